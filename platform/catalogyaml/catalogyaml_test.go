@@ -122,6 +122,10 @@ func TestMistakesNameLineResourceAndField(t *testing.T) {
 			head + "kind: Cluster\nmetadata:\n  name: a\n  name: b\n",
 			`shop.yaml:5: cluster "a": metadata.name: is there twice, first in line 4`,
 		},
+		"two resources without a line between them": {
+			head + "kind: Cluster\n" + head + "metadata: {name: a}\n",
+			`shop.yaml:3: cluster "a": apiVersion: is there twice, first in line 1: put a line --- between two resources`,
+		},
 		"two alternatives": {
 			source("  git: {url: https://x}\n") + "---\n" + head +
 				"kind: Sink\nmetadata: {name: a}\nspec:\n  slack: {}\n  github: ~\n  email: {}\n",
@@ -208,6 +212,10 @@ func TestMistakesNameLineResourceAndField(t *testing.T) {
 		"a Kubernetes object": {
 			"apiVersion: apps/v1\nkind: Deployment\n",
 			`shop.yaml:2: kind "Deployment": must be Role, ServiceAccount, Secret, Backend, Source, Project, Cluster, ConfigSet, GlobalService, Service, Grant, Sink, AgentConfig, ViewSet or Alert. Kubernetes objects belong into the repository`,
+		},
+		"a Kubernetes object with a kind like one of ours": {
+			"apiVersion: v1\nkind: ConfigMap\n",
+			`shop.yaml:2: kind "ConfigMap": must be Role, ServiceAccount, Secret, Backend, Source, Project, Cluster, ConfigSet, GlobalService, Service, Grant, Sink, AgentConfig, ViewSet or Alert. Kubernetes objects belong into the repository`,
 		},
 		"no version": {
 			"kind: Source\n", `shop.yaml:1: apiVersion is missing: write apiVersion: fairlead.dev/v1`,

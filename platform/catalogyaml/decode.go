@@ -229,10 +229,13 @@ func (d *decoder) checkHead(root *yaml.Node, kind Kind) bool {
 
 // hint helps with what people mix up.
 func hint(kind string, version *yaml.Node) string {
+	if text := notOurs(version); text != "" {
+		return text // a ConfigMap is no ConfigSet
+	}
 	if near := typo.Nearest(kind, kindNames()); near != "" {
 		return fmt.Sprintf("; did you mean %s?", near)
 	}
-	return notOurs(version)
+	return ""
 }
 
 // notOurs helps who applies what is meant for a cluster: Service is a kind of both.
@@ -395,7 +398,11 @@ func (d *decoder) eachKey(n *yaml.Node, at path, f func(key, value *yaml.Node)) 
 			continue
 		}
 		if line, ok := seen[key.Value]; ok {
-			d.report(key.Line, "%s: is there twice, first in line %d", join(at.yaml, key.Value), line)
+			between := ""
+			if at.yaml == "" && key.Value == "apiVersion" {
+				between = ": put a line --- between two resources"
+			}
+			d.report(key.Line, "%s: is there twice, first in line %d%s", join(at.yaml, key.Value), line, between)
 			continue
 		}
 		seen[key.Value] = key.Line
