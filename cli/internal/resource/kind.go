@@ -15,6 +15,7 @@ import (
 	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/platform/catalogyaml"
 	kindtable "fairlead.dev/platform/kind"
+	"fairlead.dev/platform/typo"
 )
 
 // PageSize of lists: a thousand are bounded in bytes by the server's own limit per message.
@@ -86,6 +87,8 @@ func FindKind(name string) (Kind, error) {
 		strings.Join(append(known, "sessions", "logins"), ", "))
 	if advice := KindElsewhere(name); advice != "" {
 		unknown += "; " + advice
+	} else if near := typo.Nearest(name, known); near != "" {
+		unknown += "; did you mean " + near + "?"
 	}
 	return Kind{}, errors.New(unknown)
 }
