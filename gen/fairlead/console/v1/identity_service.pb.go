@@ -313,7 +313,10 @@ type JoinClusterRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	JoinToken string                 `protobuf:"bytes,1,opt,name=join_token,json=joinToken,proto3" json:"join_token,omitempty"`
 	// The key that the agent's tokens are bound to. Its signature is over the join token. Unset: the agent is of before there were keys.
-	Key           *AgentKey `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	Key *AgentKey `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	// The cluster that the agent has joined as before: a join token for another one is refused. Unset: the agent joins for the first time, or is of
+	// an earlier version, which refuses the answer.
+	Cluster       string `protobuf:"bytes,3,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -360,6 +363,13 @@ func (x *JoinClusterRequest) GetKey() *AgentKey {
 		return x.Key
 	}
 	return nil
+}
+
+func (x *JoinClusterRequest) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
 }
 
 // AgentKey is an agent's public key, with a signature that shows that the caller has the private one: over a word for what is
@@ -1237,12 +1247,13 @@ const file_fairlead_console_v1_identity_service_proto_rawDesc = "" +
 	"\aconsole\x18\x01 \x01(\tR\aconsole\x12\x1c\n" +
 	"\tgitcaches\x18\x02 \x03(\tR\tgitcaches\x12\"\n" +
 	"\fdistributors\x18\x03 \x03(\tR\fdistributors\x12\x18\n" +
-	"\atunnels\x18\x04 \x03(\tR\atunnels\"p\n" +
+	"\atunnels\x18\x04 \x03(\tR\atunnels\"\x94\x01\n" +
 	"\x12JoinClusterRequest\x12)\n" +
 	"\n" +
 	"join_token\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x10\x18\x80\bR\tjoinToken\x12/\n" +
-	"\x03key\x18\x02 \x01(\v2\x1d.fairlead.console.v1.AgentKeyR\x03key\"|\n" +
+	"\x03key\x18\x02 \x01(\v2\x1d.fairlead.console.v1.AgentKeyR\x03key\x12\"\n" +
+	"\acluster\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\xfd\x01R\acluster\"|\n" +
 	"\bAgentKey\x12&\n" +
 	"\n" +
 	"public_key\x18\x01 \x01(\fB\a\xbaH\x04z\x02h R\tpublicKey\x12!\n" +

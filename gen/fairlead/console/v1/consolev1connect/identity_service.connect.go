@@ -68,7 +68,7 @@ type IdentityServiceClient interface {
 	// JoinCluster turns a join token into the agent's own credential, which is bound to the agent's key. The join token is the
 	// caller's credential: no other is needed. It works once, within its 15 minutes.
 	// Errors: Unauthenticated (unknown, used or expired join token: make a new one; or the key is not proved), FailedPrecondition (the
-	// agent has no key, because it is of an earlier version), ResourceExhausted (throttled).
+	// agent has no key, because it is of an earlier version, or is of another cluster: the join token stays good), ResourceExhausted (throttled).
 	JoinCluster(context.Context, *v1.JoinClusterRequest) (*v1.JoinClusterResponse, error)
 	// RenewToken gives a fresh token for the identity of the caller's token. It keeps the token's id,
 	// so that a revocation reaches it, too. Called by agents, hub services and the CLI well before
@@ -250,7 +250,7 @@ type IdentityServiceHandler interface {
 	// JoinCluster turns a join token into the agent's own credential, which is bound to the agent's key. The join token is the
 	// caller's credential: no other is needed. It works once, within its 15 minutes.
 	// Errors: Unauthenticated (unknown, used or expired join token: make a new one; or the key is not proved), FailedPrecondition (the
-	// agent has no key, because it is of an earlier version), ResourceExhausted (throttled).
+	// agent has no key, because it is of an earlier version, or is of another cluster: the join token stays good), ResourceExhausted (throttled).
 	JoinCluster(context.Context, *v1.JoinClusterRequest) (*v1.JoinClusterResponse, error)
 	// RenewToken gives a fresh token for the identity of the caller's token. It keeps the token's id,
 	// so that a revocation reaches it, too. Called by agents, hub services and the CLI well before

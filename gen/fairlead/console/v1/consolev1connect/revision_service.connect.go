@@ -50,7 +50,8 @@ const (
 // RevisionServiceClient is a client for the fairlead.console.v1.RevisionService service.
 type RevisionServiceClient interface {
 	// ListRevisions returns what was written to a resource, the newest first; up to 1000 are kept. Works for deleted
-	// ones, too. Errors: NotFound, InvalidArgument (page token).
+	// ones, too. What was written where the caller does not see the resource, as in another project, is left out. Errors: NotFound,
+	// InvalidArgument (page token).
 	ListRevisions(context.Context, *v1.ListRevisionsRequest) (*v1.ListRevisionsResponse, error)
 	// ListDeployments returns what was delivered of a service, the newest first, with how long each step took; up to
 	// 1000 are kept. Errors: NotFound, InvalidArgument (page token).
@@ -156,7 +157,8 @@ func (c *revisionServiceClient) UndeleteResource(ctx context.Context, req *v1.Un
 // RevisionServiceHandler is an implementation of the fairlead.console.v1.RevisionService service.
 type RevisionServiceHandler interface {
 	// ListRevisions returns what was written to a resource, the newest first; up to 1000 are kept. Works for deleted
-	// ones, too. Errors: NotFound, InvalidArgument (page token).
+	// ones, too. What was written where the caller does not see the resource, as in another project, is left out. Errors: NotFound,
+	// InvalidArgument (page token).
 	ListRevisions(context.Context, *v1.ListRevisionsRequest) (*v1.ListRevisionsResponse, error)
 	// ListDeployments returns what was delivered of a service, the newest first, with how long each step took; up to
 	// 1000 are kept. Errors: NotFound, InvalidArgument (page token).

@@ -509,7 +509,8 @@ export const DeploymentOutcomeSchema: GenEnum<DeploymentOutcome> = /*@__PURE__*/
 export const RevisionService: GenService<{
   /**
    * ListRevisions returns what was written to a resource, the newest first; up to 1000 are kept. Works for deleted
-   * ones, too. Errors: NotFound, InvalidArgument (page token).
+   * ones, too. What was written where the caller does not see the resource, as in another project, is left out. Errors: NotFound,
+   * InvalidArgument (page token).
    *
    * @generated from rpc fairlead.console.v1.RevisionService.ListRevisions
    */
