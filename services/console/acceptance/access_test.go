@@ -250,6 +250,30 @@ func TestGuessingIsThrottled(t *testing.T) {
 	t.Fatal("100 guesses went through")
 }
 
+// An agent that has joined as another cluster is told so before it is this one: the token is still good.
+func TestAJoinTokenForAnotherClusterStaysGood(t *testing.T) {
+	t.Parallel()
+	r := newHub(t, "").start(t)
+	admin := r.admin(t)
+	admin.putCluster(t, "edge-1")
+	made, err := admin.identity.CreateJoinToken(t.Context(), &consolev1.CreateJoinTokenRequest{Cluster: "edge-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	join := joining(made.GetJoinToken())
+	join.Cluster = "edge-2"
+	_, err = r.as(t, "").identity.JoinCluster(t.Context(), join)
+	wantCode(t, err, connect.CodeFailedPrecondition, `is cluster "edge-2"`, `for cluster "edge-1"`)
+	got, err := admin.clusters.GetCluster(t.Context(), &consolev1.GetClusterRequest{Name: "edge-1"})
+	if err != nil || got.GetCluster().GetStatus().GetJoinTime() != nil {
+		t.Errorf("joined: %v, %v", got, err)
+	}
+	join.Cluster = "edge-1"
+	if _, err := r.as(t, "").identity.JoinCluster(t.Context(), join); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestJoinTokenWorksOnceForItsCluster(t *testing.T) {
 	t.Parallel()
 	r := newHub(t, "").start(t)

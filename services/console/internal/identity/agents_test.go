@@ -56,7 +56,7 @@ func TestUseOfARenewedTokenRaisesTheAlarmOnceTheNewOneIsInUse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, _, err := a.JoinCluster(t.Context(), audit.Who{}, "peer", made, key.Public())
+	first, _, err := a.JoinCluster(t.Context(), audit.Who{}, "peer", Join{Token: made, Key: key.Public()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -404,27 +404,40 @@ func (a *Authority) CreateJoinToken(ctx context.Context, who audit.Who, cluster 
 	return token, expire, nil
 }
 
-// JoinCluster uses a join token up and gives its owner a token as the cluster's agent, bound to a key; empty: the agent
-// has none.
-func (a *Authority) JoinCluster(ctx context.Context, who audit.Who, peer, joinToken, key string) (token Token, cluster string, err error) {
+// Join is what an agent joins with.
+type Join struct {
+	Token string
+	// Key that the agent's tokens are bound to; empty: the agent has none.
+	Key string
+	// Cluster that the agent has joined as before; empty: it has not, or does not say.
+	Cluster string
+}
+
+// JoinCluster uses a join token up and gives its owner a token as the cluster's agent. A token that is refused for
+// another reason than its own stays good.
+func (a *Authority) JoinCluster(ctx context.Context, who audit.Who, peer string, join Join) (token Token, cluster string, err error) {
 	if err := a.admit(peer); err != nil {
 		return Token{}, "", err
 	}
 	err = a.store.Write(ctx, "join token", func(ctx context.Context, tx *store.Tx) error {
-		r, err := tx.UseJoinToken(ctx, hashToken(joinToken))
+		r, err := tx.UseJoinToken(ctx, hashToken(join.Token))
 		if err != nil {
 			return err
 		}
-		if key == "" && !a.Unbound {
+		if join.Cluster != "" && join.Cluster != r.Name {
+			return refusal.New(refusal.Precondition, "this agent is cluster %q, and the join token is for cluster %q: the token is still good. "+
+				"Use another --data-dir, or a join token for %q", join.Cluster, r.Name, join.Cluster)
+		}
+		if join.Key == "" && !a.Unbound {
 			return refusal.New(refusal.Precondition, "this agent is of a version without keys: upgrade it (or, for one upgrade, start the hub with --unsigned-members=accept); its join token is still good")
 		}
 		// Before the commit: a token that can't be signed must not cost the join token.
 		cluster = r.Name
-		if token, err = a.sign(identity.Identity{Kind: identity.KindAgent, Name: r.Name, ClusterUID: r.UID, Key: key}); err != nil {
+		if token, err = a.sign(identity.Identity{Kind: identity.KindAgent, Name: r.Name, ClusterUID: r.UID, Key: join.Key}); err != nil {
 			return err
 		}
-		if key != "" {
-			if err := a.keepLine(ctx, tx, store.AgentToken{Family: token.Identity.TokenID, Cluster: r.UID, Key: key}); err != nil {
+		if join.Key != "" {
+			if err := a.keepLine(ctx, tx, store.AgentToken{Family: token.Identity.TokenID, Cluster: r.UID, Key: join.Key}); err != nil {
 				return err
 			}
 		}

@@ -37,14 +37,14 @@ func (s *identities) ExchangeHubSecret(ctx context.Context, req *consolev1.Excha
 }
 
 func (s *identities) JoinCluster(ctx context.Context, req *consolev1.JoinClusterRequest) (*consolev1.JoinClusterResponse, error) {
-	key := ""
+	join := identity.Join{Token: req.GetJoinToken(), Cluster: req.GetCluster()}
 	if m := req.GetKey(); m != nil {
 		var ok bool
-		if key, ok = platform.JoinKey(m, req.GetJoinToken()); !ok {
+		if join.Key, ok = platform.JoinKey(m, join.Token); !ok {
 			return nil, connect.NewError(connect.CodeUnauthenticated, errNotProved)
 		}
 	}
-	token, cluster, err := s.Authority.JoinCluster(ctx, call.Who(ctx), call.Peer(ctx), req.GetJoinToken(), key)
+	token, cluster, err := s.Authority.JoinCluster(ctx, call.Who(ctx), call.Peer(ctx), join)
 	if err != nil {
 		return nil, s.Fail(ctx, err)
 	}
