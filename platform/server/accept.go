@@ -166,24 +166,19 @@ func (d *door) enter(c net.Conn) {
 	if at, err := netip.ParseAddrPort(c.RemoteAddr().String()); err == nil && !d.trusted.trust(at.Addr()) {
 		counted.network = dialpolicy.Network(c.RemoteAddr().String())
 	}
-	if d.tls == nil {
-		d.meet(counted)
-		d.hand(counted)
-		return
-	}
 	if counted.network != "" && !d.shaking.Take(counted.network, 1) {
 		_ = counted.SetLinger(0)
 		_ = counted.Close()
 		return
 	}
 	d.all.Go(func() {
-		secure := d.arrive(counted)
+		arrived := d.arrive(counted)
 		if counted.network != "" {
 			d.shaking.Give(counted.network, 1)
 		}
-		if secure != nil {
+		if arrived != nil {
 			d.meet(counted)
-			d.hand(secure)
+			d.hand(arrived)
 		}
 	})
 }
@@ -195,9 +190,9 @@ func (d *door) meet(g *guest) {
 	}
 }
 
-// arrive makes a handshake, after those of the connection's network that are new already; nil: it failed. Who waits in
-// vain is reset, and learns at once that it may try elsewhere, or later.
-func (d *door) arrive(g *guest) *tls.Conn {
+// arrive makes a handshake where there is one, after those of the connection's network that are new already; nil: it
+// failed. A connection that waits in vain is reset: its caller learns at once that it may try elsewhere, or later.
+func (d *door) arrive(g *guest) net.Conn {
 	if g.network == "" {
 		return d.handshake(g)
 	}
@@ -238,8 +233,11 @@ func (d *door) turnAway(c net.Conn) {
 	d.away, d.saidAt = 0, time.Now()
 }
 
-// handshake returns nil if it failed.
-func (d *door) handshake(c *guest) *tls.Conn {
+// handshake returns nil if it failed, and the connection itself in clear text.
+func (d *door) handshake(c *guest) net.Conn {
+	if d.tls == nil {
+		return c
+	}
 	ctx, cancel := context.WithTimeout(d.ctx, handshakeTimeout+turnTimeout)
 	defer cancel()
 	turn := &turning{guest: c, ctx: ctx, patience: handshakeTimeout}

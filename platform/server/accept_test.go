@@ -343,10 +343,22 @@ func TestACrowdOfOneNetworkIsServedWithoutCuts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv, log := newServer(t, Config{CertFile: files.CertFile, KeyFile: files.KeyFile}, rpcMounts(fine)...)
+	t.Run("with TLS", func(t *testing.T) {
+		t.Parallel()
+		comeAtOnce(t, Config{CertFile: files.CertFile, KeyFile: files.KeyFile}, httpClient(t, client.Config{CAFile: files.CAFile}))
+	})
+	t.Run("in clear text", func(t *testing.T) {
+		t.Parallel()
+		comeAtOnce(t, Config{}, http1Client(t, nil))
+	})
+}
+
+// comeAtOnce sends the requests of a crowd.
+func comeAtOnce(t *testing.T, cfg Config, hc *http.Client) {
+	t.Helper()
+	srv, log := newServer(t, cfg, rpcMounts(fine)...)
 	srv.places.perNetwork, srv.places.newTime = 16, patience
 	s := run(t, srv, log)
-	hc := httpClient(t, client.Config{CAFile: files.CAFile})
 	var calls sync.WaitGroup
 	for range 1000 {
 		calls.Go(func() {
