@@ -71,8 +71,11 @@ func (r *Client) keep(ctx context.Context, k *slot) {
 		case connected && errors.Is(err, mux.ErrDead):
 			over.remember(over.other()) // something on the way keeps frames to itself
 		}
-		wait := retry.Pause(failures, firstPause, mostPause) + retryAfter(err)
-		failures++
+		wait := retryAfter(err) // the hub knows how long its line is
+		if wait == 0 {
+			wait = retry.Pause(failures, firstPause, mostPause)
+			failures++
+		}
 		level := slog.LevelWarn
 		if errors.Is(err, errHeld) {
 			level = slog.LevelDebug

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"fairlead.dev/platform/mux"
@@ -31,6 +32,9 @@ const (
 	// maxGreeting bounds the handshakes that run at once, so that the agents of a replica that went do not take this
 	// one's time from people.
 	maxGreeting = 256
+	// maxWaiting agents wait for their handshake, each for greetingPatience at most: half of what an agent gives its
+	// dialling. An agent that waits costs what its session will, and one that is refused dials again.
+	maxWaiting, greetingPatience = 4096, 5 * time.Second
 	// busyFor, fullFor are when to come again; agents spread it.
 	busyFor, fullFor = 2 * time.Second, 30 * time.Second
 	// staleAfter is the silence after which other sessions are preferred: a heartbeat was missed.
@@ -47,6 +51,9 @@ var (
 	errFull = &refusal.Error{Reason: refusal.Exhausted, Message: "this replica can't hold more sessions", RetryAfter: fullFor}
 	errBusy = &refusal.Error{Reason: refusal.Exhausted, Message: "too many agents connect at once", RetryAfter: busyFor}
 )
+
+// errNotGreeted: a session ended before its handshake was over, so it is in no books.
+var errNotGreeted = errors.New("the session ended before its handshake was over")
 
 // NotConnectedError says that a cluster has no session here.
 type NotConnectedError struct {
@@ -93,6 +100,7 @@ type Registry struct {
 	deps     Deps
 	shared   *mux.Shared
 	greeting chan struct{} // a place for each handshake that runs
+	waiting  atomic.Int32  // agents that wait for such a place
 	draining chan struct{} // closed when Drain begins
 
 	mu       sync.Mutex // guards what follows
@@ -134,10 +142,8 @@ func (r *Registry) Serve(ctx context.Context, cluster string, open func() (mux.C
 	if r.full() {
 		return errFull
 	}
-	select {
-	case r.greeting <- struct{}{}:
-	default:
-		return errBusy
+	if err := r.takePlace(ctx); err != nil {
+		return err
 	}
 	greeted := sync.OnceFunc(func() { <-r.greeting })
 	defer greeted()
@@ -150,23 +156,48 @@ func (r *Registry) Serve(ctx context.Context, cluster string, open func() (mux.C
 		return err
 	}
 	s := &Session{Session: m, ID: rand.Text(), Cluster: cluster, Since: time.Now(), Carrier: kindOf(carrier)}
-	var refused error
-	var around sync.WaitGroup
-	around.Go(func() {
+	// Nothing of the session's goroutines stays but the one that reads: there are thousands of sessions.
+	registered := make(chan error, 1)
+	go func() {
 		select {
 		case <-s.Ready():
 			greeted()
-			refused = r.register(ctx, s)
+			registered <- r.register(ctx, s)
 		case <-s.Done():
+			registered <- errNotGreeted
 		}
-	})
+	}()
 	err = m.Run(ctx)
-	around.Wait()
+	refused := <-registered
+	if refused == nil {
+		r.unregister(ctx, s)
+	}
 	r.deps.Ended(err)
-	if refused != nil {
+	if refused != nil && !errors.Is(refused, errNotGreeted) {
 		return refused
 	}
 	return err
+}
+
+// takePlace waits for a place among the handshakes that run, in the order in which agents come.
+func (r *Registry) takePlace(ctx context.Context) error {
+	if r.waiting.Add(1) > maxWaiting {
+		r.waiting.Add(-1)
+		return errBusy
+	}
+	defer r.waiting.Add(-1)
+	patience := time.NewTimer(greetingPatience)
+	defer patience.Stop()
+	select {
+	case r.greeting <- struct{}{}:
+		return nil
+	case <-patience.C:
+		return errBusy
+	case <-r.draining:
+		return ErrDraining
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // kindOf names a carrier for people.
@@ -177,7 +208,7 @@ func kindOf(c mux.Carrier) string {
 	return "connect"
 }
 
-// register keeps a session in the books until its end.
+// register enters a session in the books, once its handshake is over.
 func (r *Registry) register(ctx context.Context, s *Session) error {
 	log := r.deps.Log.With("cluster", s.Cluster, "session", s.ID)
 	if err := r.add(s); err != nil {
@@ -187,11 +218,15 @@ func (r *Registry) register(ctx context.Context, s *Session) error {
 	}
 	r.deps.Directory.Add(s.Cluster, s.ID)
 	log.InfoContext(ctx, "agent connected", "carrier", s.Carrier, "version", s.Peer().Properties["version"])
-	<-s.Done()
+	return nil
+}
+
+// unregister takes a session out of the books, once it has ended.
+func (r *Registry) unregister(ctx context.Context, s *Session) {
 	r.remove(s)
 	r.deps.Directory.Remove(s.ID)
-	log.InfoContext(ctx, "agent's session ended", "lived", time.Since(s.Since).Round(time.Second))
-	return nil
+	r.deps.Log.InfoContext(ctx, "agent's session ended", "cluster", s.Cluster, "session", s.ID,
+		"lived", time.Since(s.Since).Round(time.Second))
 }
 
 // Drain tells all agents to dial elsewhere, and waits until the requests that run over their sessions have

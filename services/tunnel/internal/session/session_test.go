@@ -5,7 +5,9 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -211,24 +213,44 @@ func TestDrainHasALimit(t *testing.T) {
 	<-agent.Done()
 }
 
-// Agents that come all at once are told when to come again.
+// Agents that come all at once wait for their handshake; those that waited for too long are told when to come again.
 func TestHandshakesAreBounded(t *testing.T) {
 	t.Parallel()
-	r := newReplica(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer r.running.Wait()
-	defer cancel()
-	refused := make(chan error, 1000)
-	for range 300 {
-		hub, _ := muxtest.Pipe() // nobody greets
-		r.running.Go(func() {
-			err := r.Serve(ctx, "edge-1", over(hub))
-			if busy, ok := errors.AsType[*refusal.Error](err); ok && busy.RetryAfter > 0 {
-				refused <- err
-			}
-		})
-	}
-	for range 300 - 256 {
-		<-refused //nolint:errcheck // only those are sent that are right
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newReplica(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer r.running.Wait()
+		defer cancel()
+		var greeting, refused atomic.Int32
+		agents := make(chan *muxtest.Carrier, 300)
+		for range 300 {
+			r.running.Go(func() {
+				err := r.Serve(ctx, "edge-1", func() (mux.Carrier, error) {
+					greeting.Add(1)
+					hub, agent := muxtest.Pipe() // nobody greets
+					agents <- agent
+					return hub, nil
+				})
+				if busy, ok := errors.AsType[*refusal.Error](err); ok && busy.RetryAfter > 0 {
+					refused.Add(1)
+				}
+			})
+		}
+		synctest.Wait()
+		if n := greeting.Load(); n != 256 {
+			t.Errorf("%d handshakes run at once", n)
+		}
+		for range 10 {
+			_ = (<-agents).Close()
+		}
+		synctest.Wait()
+		if n := greeting.Load(); n != 266 || refused.Load() != 0 {
+			t.Errorf("%d handshakes were begun when 10 had ended, and %d agents were refused", n, refused.Load())
+		}
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		if n := refused.Load(); n != 300-266 {
+			t.Errorf("%d agents were refused", n)
+		}
+	})
 }
