@@ -15,8 +15,9 @@ import (
 )
 
 const (
-	// keptBuffer is what a connection keeps between two batches; larger ones go back to the pool.
-	keptBuffer = 4 << 10
+	// keptBuffer is what a connection keeps between two batches: enough for heartbeats, which are all that most
+	// connections carry. Larger ones go back to the pool.
+	keptBuffer = 512
 	// CodeBase and a Connect code make the code of a close frame: the private range, by the RFC.
 	CodeBase = 4000
 	// lastWords is the time that a closed connection has for its close frame.
