@@ -218,7 +218,12 @@ func (t *Trial) Step(ctx, patience context.Context, in Input) (wait time.Duratio
 	}
 	if in.Why != "" {
 		t.Close() // others run their tests meanwhile
-		return look, isNews
+		if t.runner.Now().Before(deadlineOf(in, *s.Run)) {
+			return look, isNews
+		}
+		t.recallOutput(s.Run)
+		wait, ended := t.finishRun(ctx, &in, &s, deliveryv1.TestOutcome_TEST_OUTCOME_ABORTED, in.Why, nil)
+		return wait, isNews || ended
 	}
 	if !t.holdSlot() {
 		return look, isNews
@@ -226,6 +231,15 @@ func (t *Trial) Step(ctx, patience context.Context, in Input) (wait time.Duratio
 	t.recallOutput(s.Run)
 	later, news := t.goOn(ctx, patience, &in, &s)
 	return soonestOf(wait, later), isNews || news
+}
+
+// deadlineOf is when the time of a run is over.
+func deadlineOf(in Input, r run) time.Time {
+	timeout := usualTimeout
+	if set := in.Service.Tests.GetTimeout(); set != nil {
+		timeout = set.AsDuration()
+	}
+	return r.Start.Add(timeout)
 }
 
 // holdSlot takes a slot; false: there is none.
@@ -321,11 +335,7 @@ func (t *Trial) retellEnd(ctx context.Context, in *Input, s *state) time.Duratio
 // goOn brings the run on, as far as it can be now.
 func (t *Trial) goOn(ctx, patience context.Context, in *Input, s *state) (wait time.Duration, isNews bool) {
 	r := s.Run
-	timeout := usualTimeout
-	if set := in.Service.Tests.GetTimeout(); set != nil {
-		timeout = set.AsDuration()
-	}
-	deadline := r.Start.Add(timeout)
+	deadline := deadlineOf(*in, *r)
 	since := r.Start // a run decides when it begins what tests are made of
 	if len(r.Tests) > 0 {
 		since = time.Time{}
