@@ -72,7 +72,9 @@ export function LogView({
     <section className="panel logs" aria-label="Log">
       <div className="actions">
         <select aria-label="Container" value={only} onChange={(e) => choose('pod', e.target.value)}>
-          <option value="">all {containers.length} containers</option>
+          <option value="">
+            {containers.length === 1 ? 'the container' : `all ${containers.length} containers`}
+          </option>
           {only !== '' && chosen.length === 0 && (
             <option value={only}>{plain(only, 200)}, which is gone</option>
           )}
