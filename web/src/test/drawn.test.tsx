@@ -22,6 +22,7 @@ import {
 } from '../gen/fairlead/console/v1/global_service_service_pb'
 import { AccessRequestState, LendingService } from '../gen/fairlead/console/v1/lending_service_pb'
 import { LiveService } from '../gen/fairlead/console/v1/live_service_pb'
+import { RecordingService } from '../gen/fairlead/console/v1/recording_service_pb'
 import { ServiceSchema } from '../gen/fairlead/console/v1/resources_pb'
 import { DeploymentOutcome, RevisionService } from '../gen/fairlead/console/v1/revision_service_pb'
 import { ServiceService } from '../gen/fairlead/console/v1/service_service_pb'
@@ -95,6 +96,16 @@ describe('a later page that has no rows any more says so, and leads back', () =>
     expect(first.draw(<EventsOf filter={filter} size={50} />)).toBe(
       '<p>No event of the last seven days fits.</p>',
     )
+  })
+  test('of recordings', async () => {
+    const { Recordings } = await import('../pages/access/Recordings')
+    const page = drawing(`/?${new URLSearchParams({ page: pageText('\n', 2, 'token') })}`)
+    page.answer(
+      RecordingService.method.listRecordings,
+      { cluster: '', subject: '', pageSize: 100, pageToken: 'token' },
+      {},
+    )
+    expect(page.draw(<Recordings />)).toMatch(/no rows any more.*Back<\/button>/)
   })
   test('of what was delivered', async () => {
     const { History } = await import('../pages/service/History')

@@ -7,7 +7,7 @@ import { Age } from '../../live/Age'
 import { age } from '../../live/ages'
 import { Export } from '../../ui/Export'
 import { List } from '../../ui/List'
-import { Pager, usePages } from '../../ui/Pager'
+import { Empty, Pager, usePages } from '../../ui/Pager'
 import { bytesOf, isoOf, plain } from '../../ui/text'
 
 const size = 100
@@ -73,10 +73,12 @@ export function Recordings() {
         of={list}
         count={found?.length}
         nothing={
-          <p>
-            There is no recording that you may view. Projects have shells recorded by{' '}
-            <code>spec.recording</code>, and a role may view the kind Recording.
-          </p>
+          <Empty pages={pages}>
+            <p>
+              There is no recording that you may view. Projects have shells recorded by{' '}
+              <code>spec.recording</code>, and a role may view the kind Recording.
+            </p>
+          </Empty>
         }
       >
         <thead>
