@@ -7,6 +7,7 @@ import { SyncService } from '../../gen/fairlead/console/v1/sync_service_pb'
 import type { ObjectReport } from '../../gen/fairlead/delivery/v1/delivery_pb'
 import { failureOf } from '../../hub/errors'
 import { Age } from '../../live/Age'
+import { every } from '../../live/asked'
 import { State } from '../../state/State'
 import { healthState } from '../../state/states'
 import { Ask, useLever } from '../../ui/Ask'
@@ -114,7 +115,12 @@ export function Objects({ service, cluster }: { service: string; cluster: string
   const list = useInfiniteQuery(
     ObjectService.method.listObjects,
     { service, pageSize: 1000, pageToken: '' },
-    { pageParamKey: 'pageToken', getNextPageParam: (last) => last.nextPageToken || undefined },
+    {
+      pageParamKey: 'pageToken',
+      getNextPageParam: (last) => last.nextPageToken || undefined,
+      // Of several pages each is asked for again.
+      refetchInterval: ({ state }) => every * Math.max(1, state.data?.pages.length ?? 1),
+    },
   )
   const { hasNextPage, isFetchingNextPage, fetchNextPage } = list
   const pages = list.data?.pages.length ?? 0
