@@ -349,7 +349,7 @@ func resourceOf(ref store.Ref, r store.Revision) *store.Resource {
 }
 
 // History returns a page of what was written to a resource, the newest first, and the token of the next page. History
-// works for resources that are gone, too.
+// works for resources that are gone, too. Writes where the caller does not see the resource are left out.
 func (c *Catalog) History(ctx context.Context, ref store.Ref, page Page) (out []Past, next string, err error) {
 	before, err := page.before()
 	if err != nil {

@@ -92,8 +92,8 @@ type seesAll struct{}
 
 func (seesAll) Viewer(context.Context, bool) (Sees, error) { return nil, nil }
 
-// What is counted beside a project, a configuration set or a global service follows services and clusters, though none
-// of its own rows changes.
+// Counts beside a project, a configuration set or a global service follow services and clusters, though no row of its
+// own kind changes.
 func TestAStandingQuestionFollowsWhatIsCounted(t *testing.T) {
 	t.Parallel()
 	at := func(kind store.Kind, revision int64) *row {

@@ -19,7 +19,7 @@ const (
 	// all rows.
 	stepsSize = 4096
 	// wholeEvery is how often a standing question is answered from all rows though no step concerns it: its filter may
-	// name an age, what its caller sees may end at a time, and what is counted beside its rows changes with others.
+	// name an age, rights of its caller may end at a time, and counts beside its rows change with rows of other kinds.
 	wholeEvery = 30 * time.Second
 	// sharedFor is how long a page that one question found serves others while nothing changes, and sharedBehind how
 	// long while something does: of a hundred streams that show the same page, a few look for it.
@@ -114,7 +114,7 @@ type Standing struct {
 	page   page
 	uids   map[string]bool // on the page
 	groups groups
-	// recounted: what is counted beside the rows of the page may have become something else since it was found.
+	// recounted: counts beside the rows of the page may be others since the page was found.
 	recounted bool
 }
 
@@ -350,8 +350,8 @@ func personal(kind store.Kind) bool {
 	return kind == store.KindProject || kind == store.KindGlobalService || kind == store.KindConfigSet
 }
 
-// recounts says whether a step may change what is shown of other rows, of a kind that counts services: these came, went
-// or were written, or other clusters are chosen, so that services of a global service wait for their removal.
+// recounts says whether a step may change the counts of services beside rows of a kind: a service came, went or was
+// written, or a cluster was, so that services of a global service may wait for their removal.
 func recounts(kind store.Kind, st step) bool {
 	if !personal(kind) {
 		return false
