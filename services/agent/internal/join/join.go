@@ -252,7 +252,9 @@ func (j *Joiner) Obtain(ctx context.Context, joinTokenFile string) (string, erro
 	if err != nil {
 		return "", err
 	}
-	answer, err := j.client.JoinCluster(ctx, &consolev1.JoinClusterRequest{JoinToken: secret, Key: key.ForJoin(secret)})
+	answer, err := j.client.JoinCluster(ctx, &consolev1.JoinClusterRequest{
+		JoinToken: secret, Key: key.ForJoin(secret), Cluster: j.Cluster(),
+	})
 	if connect.CodeOf(err) == connect.CodeUnauthenticated || connect.CodeOf(err) == connect.CodeInvalidArgument {
 		return "", fmt.Errorf("join cluster: the join token in %s is unknown, used or expired: it works once, for 15 minutes. %s", joinTokenFile, howToMakeOne)
 	}

@@ -174,6 +174,9 @@ func TestAnAgentWhoseKeyIsLostSaysHowToJoinAgain(t *testing.T) {
 		if again := token(t, j); again == text || identity.BoundTo(again) == "" {
 			t.Errorf("%s: joined with %s", name, again)
 		}
+		if cluster := c.asked.GetCluster(); cluster != "edge-1" { // a join token for another one is refused before it is used up
+			t.Errorf("%s: the agent joined again as %q", name, cluster)
+		}
 	}
 }
 
