@@ -13,6 +13,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/access"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/kubename"
 	"fairlead.dev/platform/mux/kubehttp"
 	"fairlead.dev/platform/mux/muxhttp"
 	"fairlead.dev/platform/tunnelclient"
@@ -26,23 +27,10 @@ func splitPath(prefix, escaped string) (cluster, rest string) {
 		return "", ""
 	}
 	cluster, rest, _ = strings.Cut(below, "/")
-	if !isName(cluster) {
+	if !kubename.IsLabel(cluster) { // as the catalog's names are
 		return "", ""
 	}
 	return cluster, "/" + rest
-}
-
-// isName holds for DNS labels, as the catalog's names are.
-func isName(s string) bool {
-	if s == "" || len(s) > 63 || s[0] == '-' || s[len(s)-1] == '-' {
-		return false
-	}
-	for _, c := range []byte(s) {
-		if c != '-' && (c < 'a' || c > 'z') && (c < '0' || c > '9') {
-			return false
-		}
-	}
-	return true
 }
 
 // checkRequest says what keeps a request from being sent.
