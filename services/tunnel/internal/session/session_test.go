@@ -247,7 +247,7 @@ func TestHandshakesAreBounded(t *testing.T) {
 		if n := greeting.Load(); n != 266 || refused.Load() != 0 {
 			t.Errorf("%d handshakes were begun when 10 had ended, and %d agents were refused", n, refused.Load())
 		}
-		time.Sleep(6 * time.Second)
+		time.Sleep(6 * time.Second) //nolint:forbidigo // fake time
 		synctest.Wait()
 		if n := refused.Load(); n != 300-266 {
 			t.Errorf("%d agents were refused", n)
