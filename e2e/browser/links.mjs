@@ -58,6 +58,7 @@ async function looks([apart, wanted]) {
   const runs = (text) =>
     text
       .replace(/\b\d+[smhd](\d+[smh])?\b/g, "AGE")
+      .replace(/\b\d+ (s|min|h|days) ago\b/g, "AGE ago")
       .replace(/\b\d{1,2}:\d\d(:\d\d)?( [AP]M)?\b/g, "TIME")
       .replace(/\b(less than )?[\d.]+ ms\b/g, "LONG")
       .replace(/\s+/g, " ");
