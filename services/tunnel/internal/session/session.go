@@ -33,7 +33,7 @@ const (
 	// one's time from people.
 	maxGreeting = 256
 	// maxWaiting agents wait for their handshake, each for greetingPatience at most: half of what an agent gives its
-	// dialling. An agent that waits costs what its session will, and one that is refused dials again.
+	// dialling. An agent that waits costs what its session will, and a refused agent dials again.
 	maxWaiting, greetingPatience = 4096, 5 * time.Second
 	// busyFor, fullFor are when to come again; agents spread it.
 	busyFor, fullFor = 2 * time.Second, 30 * time.Second
