@@ -76,22 +76,36 @@ func (a *App) AskAgreement(ctx context.Context) bool {
 	return slices.Contains([]string{"y", "yes"}, strings.ToLower(readAnswer(ctx, a.Stdin)))
 }
 
-// readAnswer reads the one word of a line; empty: there is none, or ctx ends before. Nothing ends a read of a terminal:
-// the goroutine ends with the program then.
+// readAnswer reads the one word of a line; empty: there is none, or ctx ends before.
 func readAnswer(ctx context.Context, from io.Reader) string {
-	answered := make(chan string, 1)
+	answer, err := Await(ctx, func() (answer string, err error) {
+		_, err = fmt.Fscanln(from, &answer)
+		return answer, err
+	})
+	if err != nil {
+		return ""
+	}
+	return answer
+}
+
+// Await returns what a read gives, unless ctx ends before. Nothing ends a read of a terminal: the goroutine ends with the
+// program then.
+func Await[T any](ctx context.Context, read func() (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
 	go func() {
-		answer := ""
-		if _, err := fmt.Fscanln(from, &answer); err != nil {
-			answer = ""
-		}
-		answered <- answer
+		value, err := read()
+		done <- result{value, err}
 	}()
 	select {
-	case answer := <-answered:
-		return answer
+	case r := <-done:
+		return r.value, r.err
 	case <-ctx.Done():
-		return ""
+		var none T
+		return none, ctx.Err()
 	}
 }
 

@@ -163,27 +163,11 @@ func readFile(ctx context.Context, a *app.App, name string) ([]byte, error) {
 		defer f.Close()
 		in = f
 	}
-	data, err := readUntil(ctx, io.LimitReader(in, catalogyaml.MaxFileBytes+1)) // One more, for Decode to see that it is too large.
+	data, err := app.Await(ctx, func() ([]byte, error) { // a person who has begun to type may think better of it
+		return io.ReadAll(io.LimitReader(in, catalogyaml.MaxFileBytes+1)) // One more, for Decode to see that it is too large.
+	})
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", DisplayName(name), err)
 	}
 	return data, nil
-}
-
-// readUntil reads all, or until ctx ends: a person who has begun to type may think better of it. Nothing ends a read of
-// a terminal: the goroutine ends with the program then.
-func readUntil(ctx context.Context, in io.Reader) (data []byte, err error) {
-	read := make(chan struct{})
-	var all []byte
-	var failed error
-	go func() {
-		defer close(read)
-		all, failed = io.ReadAll(in)
-	}()
-	select {
-	case <-read:
-		return all, failed
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
 }
