@@ -143,58 +143,82 @@ func LackedGrant(reason string) string {
 
 // May tells whether somebody may do something with a resource. May is for users and service accounts.
 func (r *Rules) May(who identity.Identity, verb Verb, at Target) Decision {
-	deny := func(why string) Decision {
-		return Decision{Reason: fmt.Sprintf("%s may not %s %s: %s", Who(who), verb, at, why)}
+	allowed, why := r.judge(who, verb, at)
+	if allowed {
+		return Decision{Allowed: true, Rule: why()}
 	}
+	return Decision{Reason: fmt.Sprintf("%s may not %s %s: %s", Who(who), verb, at, why())}
+}
+
+// Allows is May without a word of why: a list asks it of each row.
+func (r *Rules) Allows(who identity.Identity, verb Verb, at Target) bool {
+	allowed, _ := r.judge(who, verb, at)
+	return allowed
+}
+
+// judge decides. why returns the rule that allows it, or what a refusal says.
+func (r *Rules) judge(who identity.Identity, verb Verb, at Target) (allowed bool, why func() string) {
 	if who.Kind != identity.KindUser {
-		return deny("only users and service accounts have rights")
+		return false, said("only users and service accounts have rights")
 	}
 	admin := slices.Contains(who.Groups, identity.AdminsGroup)
 	if admin && who.Limits == nil {
-		return Decision{Allowed: true, Rule: adminsRule}
+		return true, said(adminsRule)
 	}
 	if isSovereign(at.Kind) && verb != View {
-		return deny("only members of " + identity.AdminsGroup + " write these, by a token without limits: ask one of them")
+		return false, said("only members of " + identity.AdminsGroup + " write these, by a token without limits: ask one of them")
 	}
-	if why := r.beyond(who.Limits, verb, at); why != "" {
-		return deny(why)
+	if why := r.beyond(who.Limits, verb, at); why != nil {
+		return false, why
 	}
 	if admin {
-		return Decision{Allowed: true, Rule: adminsRule}
+		return true, said(adminsRule)
 	}
-	return r.granted(who, verb, at, deny)
+	return r.granted(who, verb, at)
 }
 
+func said(text string) func() string { return func() string { return text } }
+
 // granted looks for a grant that allows it, and else for the one that comes nearest.
-func (r *Rules) granted(who identity.Identity, verb Verb, at Target, deny func(string) Decision) Decision {
-	elsewhere, less := "", ""
+func (r *Rules) granted(who identity.Identity, verb Verb, at Target) (allowed bool, why func() string) {
+	var elsewhere, less *consolev1.Grant
 	for _, g := range r.Grants {
 		if !r.isFor(g, who) {
 			continue
 		}
-		grant, role := g.GetMetadata().GetName(), g.GetSpec().GetRole()
-		allows, known := r.allows(role, verb, at.Kind)
+		allows, known := r.allows(g.GetSpec().GetRole(), verb, at.Kind)
 		switch {
 		case !known:
-			less = cmp.Or(less, fmt.Sprintf("grant %q gives role %q, which does not exist", grant, role))
+			less = cmp.Or(less, g)
 		case verb == View && isCommon(at.Kind):
-			return Decision{Allowed: true, Rule: fmt.Sprintf("grant %q", grant)}
+			return true, func() string { return fmt.Sprintf("grant %q", g.GetMetadata().GetName()) }
 		case !covers(g, verb, at):
-			elsewhere = cmp.Or(elsewhere, fmt.Sprintf("grant %q is for other projects or clusters", grant))
+			elsewhere = cmp.Or(elsewhere, g)
 		case allows:
-			return Decision{Allowed: true, Rule: fmt.Sprintf("grant %q (role %s)", grant, role)}
+			return true, func() string {
+				return fmt.Sprintf("grant %q (role %s)", g.GetMetadata().GetName(), g.GetSpec().GetRole())
+			}
 		default:
-			less = cmp.Or(less, fmt.Sprintf("grant %q gives role %s, which does not include it", grant, role))
+			less = cmp.Or(less, g)
 		}
 	}
-	wanted := needsGrant + needed(verb, at.Kind) + at.scope(verb)
-	switch {
-	case less != "":
-		return deny(wanted + andHeld + less + ". " + Help)
-	case elsewhere != "":
-		return deny(wanted + andHeld + elsewhere + ". " + Help)
+	return false, func() string {
+		return needsGrant + needed(verb, at.Kind) + at.scope(verb) + andHeld + r.held(less, elsewhere) + ". " + Help
 	}
-	return deny(wanted + andHeld + "no grant is for this user or one of its groups. " + Help)
+}
+
+// held is what somebody has instead: a grant that gives less, or one for elsewhere.
+func (r *Rules) held(less, elsewhere *consolev1.Grant) string {
+	role := less.GetSpec().GetRole()
+	switch {
+	case less != nil && rankOf(role) < 0 && r.role(role) == nil:
+		return fmt.Sprintf("grant %q gives role %q, which does not exist", less.GetMetadata().GetName(), role)
+	case less != nil:
+		return fmt.Sprintf("grant %q gives role %s, which does not include it", less.GetMetadata().GetName(), role)
+	case elsewhere != nil:
+		return fmt.Sprintf("grant %q is for other projects or clusters", elsewhere.GetMetadata().GetName())
+	}
+	return "no grant is for this user or one of its groups"
 }
 
 // scope says what a grant has to be for, where String does not.
@@ -235,26 +259,26 @@ func (r *Rules) Of(who identity.Identity) []*consolev1.Grant {
 	return out
 }
 
-// beyond says why a token's limits refuse something; "": they don't.
-func (r *Rules) beyond(limits *identity.Limits, verb Verb, at Target) string {
+// beyond says why a token's limits refuse something; nil: they don't.
+func (r *Rules) beyond(limits *identity.Limits, verb Verb, at Target) (why func() string) {
 	if limits == nil {
-		return ""
+		return nil
 	}
 	if limits.Role != "" {
 		if allows, _ := r.allows(limits.Role, verb, at.Kind); !allows && (verb != View || !isCommon(at.Kind)) {
-			return fmt.Sprintf("the token is limited to role %q", limits.Role)
+			return func() string { return fmt.Sprintf("the token is limited to role %q", limits.Role) }
 		}
 	}
 	if verb == View && isCommon(at.Kind) {
-		return ""
+		return nil
 	}
 	if len(limits.Projects) > 0 && (!slices.Contains(limits.Projects, at.Project) || at.isBound(verb)) && (verb != View || at.Kind != Cluster) {
-		return fmt.Sprintf("the token is limited to projects %s", strings.Join(limits.Projects, ", "))
+		return func() string { return "the token is limited to projects " + strings.Join(limits.Projects, ", ") }
 	}
 	if limits.Clusters != nil && !inSelector(limits.Clusters, verb, at) {
-		return "the token is limited to other clusters"
+		return said("the token is limited to other clusters")
 	}
-	return ""
+	return nil
 }
 
 func inSelector(s *identity.Clusters, verb Verb, at Target) bool {

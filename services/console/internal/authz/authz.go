@@ -356,7 +356,7 @@ func (k *Rules) Sees(ctx context.Context) (func(store.Resource) bool, error) {
 			return true
 		}
 		at, err := rules.target(r)
-		return err == nil && mine.May(who, access.View, at).Allowed
+		return err == nil && mine.Allows(who, access.View, at)
 	}, nil
 }
 
@@ -415,10 +415,19 @@ func (k *Rules) Judge(ctx context.Context) (Judge, error) {
 // May says whether a person may do something with a resource, and by which rule. The labels of its cluster need not be
 // given.
 func (j Judge) May(who platform.Identity, verb access.Verb, at access.Target) access.Decision {
+	return j.rules.May(who, verb, j.labelled(at))
+}
+
+// Allows is May without a word of why.
+func (j Judge) Allows(who platform.Identity, verb access.Verb, at access.Target) bool {
+	return j.rules.Allows(who, verb, j.labelled(at))
+}
+
+func (j Judge) labelled(at access.Target) access.Target {
 	if at.ClusterLabels == nil {
 		at.ClusterLabels = j.rules.labels[at.Cluster]
 	}
-	return j.rules.May(who, verb, at)
+	return at
 }
 
 // MayLend says whether a person may decide about a request for a role at a cluster.
@@ -523,7 +532,7 @@ func (k *Rules) mayRelabel(ctx context.Context, by catalog.By, before, after *st
 		if err != nil {
 			return err
 		}
-		if !rules.Lasting(by.Identity).May(by.Identity, access.Edit, at).Allowed {
+		if !rules.Lasting(by.Identity).Allows(by.Identity, access.Edit, at) {
 			return refusal.New(refusal.Forbidden, "cluster %q: its labels choose the grants and services that are about it, and a change takes the right to edit the cluster by a grant without an end: "+
 				"what is lent would be outlasted. %s", after.Name, access.Help)
 		}

@@ -57,6 +57,6 @@ func (k *Rules) Viewer(ctx context.Context, fresh bool) (func(kind store.Kind, n
 			at.Project = name
 		}
 		at.ClusterLabels = rules.labels[at.Cluster]
-		return mine.May(who, access.View, at).Allowed
+		return mine.Allows(who, access.View, at)
 	}, nil
 }

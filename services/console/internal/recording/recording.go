@@ -169,7 +169,7 @@ func (k *Archive) refusal(id, subject string, err error) error {
 
 // sees tells whether the caller may view a recording. To be the recorded person gives no right to view it.
 func sees(judge authz.Judge, who platform.Identity, r store.Recording) bool {
-	return judge.May(who, access.View, access.Target{Kind: access.Recording, Name: r.ID, Cluster: r.Cluster}).Allowed
+	return judge.Allows(who, access.View, access.Target{Kind: access.Recording, Name: r.ID, Cluster: r.Cluster})
 }
 
 // List returns a page of the recordings that the caller may view, the newest first, and the token of the next one.
