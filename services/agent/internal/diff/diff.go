@@ -206,7 +206,7 @@ func (d *differ) goes(ctx context.Context, service string, entry inventory.Entry
 	case err != nil:
 		return true, nil //nolint:nilerr // it is on the list of what goes
 	}
-	return meta.GetLabels()[object.ServiceLabel] == service && !object.StaysPruned(meta.GetAnnotations()), nil
+	return meta.GetLabels()[object.ServiceLabel] == service && !object.StaysPruned(meta), nil
 }
 
 // noteKind notes the kind that a CRD of the set brings.

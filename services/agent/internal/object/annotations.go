@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"fairlead.dev/platform/typo"
 )
 
@@ -152,11 +154,15 @@ func WishesOf(annotations map[string]string) (Wishes, error) {
 	return w, nil
 }
 
-// StaysPruned tells whether the annotations of an object in the cluster keep it when it is to be removed. An object of
-// which that can't be told stays: others may have written what makes no sense.
-func StaysPruned(annotations map[string]string) bool {
+// fluxPrune is an annotation of Flux, or a label.
+const fluxPrune = "kustomize.toolkit.fluxcd.io/prune"
+
+// StaysPruned tells whether an object in the cluster says that it stays when it is to be removed. An object of which
+// that can't be told stays: others may have written what makes no sense.
+func StaysPruned(meta metav1.Object) bool {
 	var w Wishes
-	return w.words(annotations) != nil || w.Flags&PruneNever != 0
+	return w.words(meta.GetAnnotations()) != nil || w.Flags&PruneNever != 0 ||
+		strings.EqualFold(meta.GetLabels()[fluxPrune], "disabled")
 }
 
 // UnreadAnnotation says in a sentence of an annotation that it looks like one of ours and is none, so that its wish is
@@ -358,7 +364,7 @@ func (w *Wishes) words(annotations map[string]string) error {
 	if strings.EqualFold(strings.TrimSpace(annotations["helm.sh/resource-policy"]), "keep") { // as Helm reads it when it uninstalls
 		w.Flags |= PruneNever
 	}
-	if strings.EqualFold(annotations["kustomize.toolkit.fluxcd.io/prune"], "disabled") {
+	if strings.EqualFold(annotations[fluxPrune], "disabled") {
 		w.Flags |= PruneNever
 	}
 	for _, option := range list(annotations["argocd.argoproj.io/sync-options"]) {

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func TestWishes(t *testing.T) {
@@ -154,6 +156,27 @@ func TestWishes(t *testing.T) {
 		got, err := WishesOf(test.annotations)
 		if err != nil || !reflect.DeepEqual(got, test.want) {
 			t.Errorf("%s: got %+v %v, want %+v", test.name, got, err, test.want)
+		}
+	}
+}
+
+func TestAnObjectInTheClusterSaysThatItStays(t *testing.T) {
+	t.Parallel()
+	const flux = "kustomize.toolkit.fluxcd.io/prune"
+	for name, test := range map[string]struct {
+		meta  metav1.ObjectMeta
+		stays bool
+	}{
+		"nothing said":         {metav1.ObjectMeta{}, false},
+		"annotation":           {metav1.ObjectMeta{Annotations: map[string]string{PruneAnnotation: "never"}}, true},
+		"annotation in doubt":  {metav1.ObjectMeta{Annotations: map[string]string{PruneAnnotation: "perhaps"}}, true},
+		"annotation of Flux":   {metav1.ObjectMeta{Annotations: map[string]string{flux: "disabled"}}, true},
+		"label of Flux":        {metav1.ObjectMeta{Labels: map[string]string{flux: "Disabled"}}, true},
+		"other label of Flux":  {metav1.ObjectMeta{Labels: map[string]string{flux: "enabled"}}, false},
+		"a label of our names": {metav1.ObjectMeta{Labels: map[string]string{PruneAnnotation: "never"}}, false},
+	} {
+		if got := StaysPruned(&test.meta); got != test.stays {
+			t.Errorf("%s: stays %t, want %t", name, got, test.stays)
 		}
 	}
 }

@@ -251,7 +251,7 @@ func (p *Pruner) one(ctx context.Context, service string, entry inventory.Entry,
 	if _, held := meta.Annotations[object.HoldAnnotation]; held {
 		return "", "is held by its annotation " + object.HoldAnnotation + " in the cluster, and goes once that is taken off"
 	}
-	if object.StaysPruned(meta.Annotations) {
+	if object.StaysPruned(meta) {
 		return "", p.disown(ctx, entry, meta.UID)
 	}
 	kept, why = p.used(ctx, service, entry, going)
