@@ -36,7 +36,8 @@ const patience = 15 * time.Second
 func (p *Plan) Answer(now time.Time, answers ...Answer) Change {
 	return p.Update(now, func(u *Update) {
 		for _, a := range answers {
-			if w := p.wants[a.Want]; w != nil { // else nobody wants it any more
+			// Content at a commit does not change: what comes after the final answer is of a question that was asked twice.
+			if w := p.wants[a.Want]; w != nil && !w.answered {
 				u.answer(w, a)
 			}
 		}

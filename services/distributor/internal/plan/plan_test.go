@@ -444,6 +444,19 @@ func TestFinalFailureIsNotAskedAgainAndEndsWithTheNextCommit(t *testing.T) {
 	}
 }
 
+// While the plan takes long to note an answer the same is asked again, and then a gitcache may be away.
+func TestAnswerAfterTheFinalOneChangesNothing(t *testing.T) {
+	t.Parallel()
+	p := plan.New(plan.Memory{})
+	one(t, p, spec{name: "hello", uid: "1", cluster: "edge-1", source: "shop"}, "1111111")
+	want := p.Open()[0]
+	late := plan.Answer{Want: want, Failure: &plan.Failure{Kind: plan.Unavailable, Text: "gitcache away"}}
+	p.Answer(time.Unix(1, 0), plan.Answer{Want: want, Artifact: content(want)}, late)
+	if truth, _ := p.Truth("hello"); truth.Problem.Text != "" || !truth.Follows {
+		t.Errorf("got %+v", truth)
+	}
+}
+
 // A console that sends its whole catalog again may have lost what it was told.
 func TestConsoleThatBeginsAnewIsToldEverythingAgain(t *testing.T) {
 	t.Parallel()
