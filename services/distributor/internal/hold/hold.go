@@ -18,14 +18,15 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/catalog"
+	"fairlead.dev/platform/retry"
 	"fairlead.dev/services/distributor/internal/plan"
 )
 
 const (
 	// maxTold and maxServices bound one call: by the console's own limit, and well below how large it may be.
 	maxTold, maxServices = 1000, 20_000
-	// retry is how long to wait after the console did not take it.
-	retry       = 5 * time.Second
+	// retryTime is how long to wait after the console did not take it, whatever else there is to tell then.
+	retryTime   = 5 * time.Second
 	callTimeout = 15 * time.Second
 )
 
@@ -168,15 +169,14 @@ func (g *Gate) Changed() (released map[string]struct{}) {
 // Run tells the console until ctx ends.
 func (g *Gate) Run(ctx context.Context) error {
 	for {
-		var again <-chan time.Time
 		if err := g.tell(ctx); err != nil && ctx.Err() == nil {
-			g.log.InfoContext(ctx, "tell the console what is not removed", "err", err)
-			again = time.After(retry)
+			g.log.InfoContext(ctx, "tell the console what is not removed", "err", err, "retry_in", retryTime)
+			retry.Sleep(ctx, retryTime)
+			g.wake()
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-again:
 		case <-g.signal:
 		}
 	}

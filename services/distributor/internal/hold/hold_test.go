@@ -7,7 +7,9 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"connectrpc.com/connect"
@@ -214,4 +216,36 @@ func TestAClusterThatIsRefusedKeepsNoOtherFromBeingTold(t *testing.T) {
 	t.Cleanup(func() { cancel(); running.Wait() })
 	told.await(t, "a", "new")
 	told.await(t, "c", "new")
+}
+
+// away is a console that takes nothing, and counts how often it is called.
+type away struct{ calls atomic.Int32 }
+
+func (a *away) RecordHeld(context.Context, *consolev1.RecordHeldRequest) (*consolev1.RecordHeldResponse, error) {
+	a.calls.Add(1)
+	return nil, connect.NewError(connect.CodeUnavailable, errors.New("away"))
+}
+
+func TestAConsoleThatIsAwayIsNotCalledForEachCluster(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		console := &away{}
+		said := catalog.Removals{Held: true, Known: true}
+		g := hold.New(console, func() catalog.Removals { return said }, slog.New(slog.DiscardHandler))
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go func() { _ = g.Run(ctx) }()
+		for i := range 100 {
+			g.Pass(fmt.Sprint("edge-", i), removes("new"), false)
+			synctest.Wait()
+		}
+		if calls := console.calls.Load(); calls != 1 {
+			t.Errorf("%d calls", calls)
+		}
+		<-time.After(time.Minute)
+		synctest.Wait()
+		if calls := console.calls.Load(); calls < 2 {
+			t.Errorf("%d calls after a minute", calls)
+		}
+	})
 }
