@@ -133,7 +133,7 @@ func (s *Service) openState() (err error) {
 func (s *Service) serve(origin *edge.Edge) error {
 	console := consolev1connect.NewConfigServiceClient(s.replica.HTTP(), s.cfg.ConsoleURL, s.replica.Options()...)
 	delivery := rpc.NewDelivery(rpc.Deps{
-		Plan: s.plan, Configs: configs.New(console), Stale: s.replica.Catalog.Stale,
+		Plan: s.plan, Configs: configs.New(console, s.deps.Log), Stale: s.replica.Catalog.Stale,
 		Confirmed: s.replica.Catalog.Confirmed, Hold: s.gate, Nudges: s.nudges, Reports: s.reports, Seen: s.seen,
 		Metrics: s.metrics, NextPoll: s.cfg.NextPoll, Pressure: s.pressure.Share, Tickets: s.replica.Tickets(), Log: s.deps.Log,
 	})

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -41,6 +42,7 @@ type Key struct {
 // Cache gets configurations. A Cache is safe for concurrent use.
 type Cache struct {
 	console consolev1connect.ConfigServiceClient
+	log     *slog.Logger
 
 	failing atomic.Bool // the console did not answer the last time
 	trying  sync.Mutex  // is held by the one who asks then: the others, whose turns are counted, do not wait
@@ -58,13 +60,18 @@ type entry struct {
 }
 
 // New returns a cache of what a console has.
-func New(console consolev1connect.ConfigServiceClient) *Cache {
-	return &Cache{console: console, kept: map[Key]*list.Element{}, order: list.New()}
+func New(console consolev1connect.ConfigServiceClient, log *slog.Logger) *Cache {
+	return &Cache{console: console, log: log, kept: map[Key]*list.Element{}, order: list.New()}
 }
 
 // Get returns configurations by the uid of their service; those that the console does not have, or can't be asked for,
 // are left out.
-func (c *Cache) Get(ctx context.Context, keys []Key) (map[string]*deliveryv1.Configuration, error) {
+func (c *Cache) Get(ctx context.Context, keys []Key) map[string]*deliveryv1.Configuration {
+	found, _ := c.get(ctx, keys) // the error was logged with the first of its kind
+	return found
+}
+
+func (c *Cache) get(ctx context.Context, keys []Key) (map[string]*deliveryv1.Configuration, error) {
 	out := make(map[string]*deliveryv1.Configuration, len(keys))
 	var missing []*consolev1.ConfigWanted
 	for _, key := range keys {
@@ -94,7 +101,7 @@ func (c *Cache) access(ctx context.Context, missing []*consolev1.ConfigWanted, o
 		n := min(askFor, len(missing))
 		resp, err := c.console.AccessConfigs(asking, &consolev1.AccessConfigsRequest{Services: missing[:n]})
 		if ctx.Err() == nil { // else it was the agent that went
-			c.failing.Store(err != nil)
+			c.note(ctx, err)
 		}
 		if err != nil {
 			return fmt.Errorf("access configurations: %w", err)
@@ -102,7 +109,9 @@ func (c *Cache) access(ctx context.Context, missing []*consolev1.ConfigWanted, o
 		for _, accessed := range resp.GetServices() {
 			value, err := decode(accessed)
 			if err != nil {
-				return err
+				c.log.WarnContext(ctx, "a service waits for its configuration, which can't be read: set the value again",
+					"err", err)
+				continue
 			}
 			c.keep(Key{accessed.GetServiceUid(), accessed.GetRevision()}, value)
 			out[accessed.GetServiceUid()] = value
@@ -110,6 +119,17 @@ func (c *Cache) access(ctx context.Context, missing []*consolev1.ConfigWanted, o
 		missing = missing[n:]
 	}
 	return nil
+}
+
+// note notes whether the console answers, and logs where that changes.
+func (c *Cache) note(ctx context.Context, err error) {
+	switch failed := c.failing.Swap(err != nil); {
+	case err != nil && !failed:
+		c.log.WarnContext(ctx, "the console can't be asked for configurations: services that need one wait, and keep what they have",
+			"err", err)
+	case err == nil && failed:
+		c.log.InfoContext(ctx, "the console answers for configurations again")
+	}
 }
 
 func (c *Cache) find(key Key) *deliveryv1.Configuration {

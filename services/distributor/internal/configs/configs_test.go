@@ -3,6 +3,8 @@ package configs
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
@@ -28,9 +30,9 @@ func (a asked) AccessConfigs(ctx context.Context, _ *consolev1.AccessConfigsRequ
 func TestOnlyOneWaitsForAConsoleThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	console := asked{calls: make(chan func() error)}
-	c := New(console)
+	c := New(console, slog.New(slog.DiscardHandler))
 	get := func() error {
-		_, err := c.Get(t.Context(), []Key{{Service: "s", Revision: "r"}})
+		_, err := c.get(t.Context(), []Key{{Service: "s", Revision: "r"}})
 		return err
 	}
 	away := errors.New("away")
@@ -56,5 +58,56 @@ func TestOnlyOneWaitsForAConsoleThatDoesNotAnswer(t *testing.T) {
 	err = first(func() error { return first(func() error { return nil }) })
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// says is a console that answers with what it holds, or with an error.
+type says struct {
+	consolev1connect.UnimplementedConfigServiceHandler
+	services []*consolev1.AccessedConfig
+	err      error
+}
+
+func (s *says) AccessConfigs(context.Context, *consolev1.AccessConfigsRequest) (*consolev1.AccessConfigsResponse, error) {
+	return &consolev1.AccessConfigsResponse{Services: s.services}, s.err
+}
+
+func config(service string, kind consolev1.ConfigType, value string) *consolev1.AccessedConfig {
+	return &consolev1.AccessedConfig{
+		ServiceUid: service, Revision: "r", Values: []*consolev1.ConfigValue{{Name: "a", Type: kind, Value: value}},
+	}
+}
+
+func TestABadConfigurationKeepsNoOtherFromItsAgent(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	c := New(&says{services: []*consolev1.AccessedConfig{
+		config("bad", consolev1.ConfigType_CONFIG_TYPE_NUMBER, "many"),
+		config("good", consolev1.ConfigType_CONFIG_TYPE_TEXT, "1"),
+	}}, slog.New(slog.NewTextHandler(&log, nil)))
+	got := c.Get(t.Context(), []Key{{Service: "bad", Revision: "r"}, {Service: "good", Revision: "r"}})
+	if len(got) != 1 || got["good"] == nil {
+		t.Errorf("got %v", got)
+	}
+	if !strings.Contains(log.String(), "of service bad") || strings.Contains(log.String(), "many") {
+		t.Errorf("logged %q", log.String())
+	}
+}
+
+func TestAnOutageOfTheConsoleIsLoggedOnce(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	console := &says{err: errors.New("away")}
+	c := New(console, slog.New(slog.NewTextHandler(&log, nil)))
+	for range 3 {
+		c.Get(t.Context(), []Key{{Service: "s", Revision: "r"}})
+	}
+	console.err = nil
+	for range 3 {
+		c.Get(t.Context(), []Key{{Service: "s", Revision: "r"}})
+	}
+	if lines := strings.Split(strings.TrimSpace(log.String()), "\n"); len(lines) != 2 ||
+		!strings.Contains(lines[0], "level=WARN") || !strings.Contains(lines[1], "level=INFO") {
+		t.Errorf("logged %q", lines)
 	}
 }

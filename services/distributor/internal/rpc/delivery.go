@@ -222,10 +222,7 @@ func (d *Delivery) configure(ctx context.Context, diff *plan.Difference) (found 
 	if len(wanted) == 0 {
 		return nil, false
 	}
-	found, err := d.deps.Configs.Get(ctx, wanted)
-	if err != nil {
-		d.deps.Log.WarnContext(ctx, "services wait for their configuration, which the console can't be asked for", "err", err)
-	}
+	found = d.deps.Configs.Get(ctx, wanted)
 	size := 0
 	for _, key := range wanted {
 		if size += proto.Size(found[key.Service]); size > configBytes && len(found) > 1 {
