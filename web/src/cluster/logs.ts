@@ -2,8 +2,8 @@ import { ConnectError } from '@connectrpc/connect'
 import { nextSession } from '../hub/session'
 import { type Ask, linesOf, Refused } from './request'
 
-// A container whose log is read.
-export type Container = { namespace: string; pod: string; container: string }
+// A container whose log is read. uid: of its pod, whose name another pod may get, as those of a StatefulSet do.
+export type Container = { namespace: string; pod: string; container: string; uid?: string | undefined }
 
 export type LogLine = { time: string; from: string; text: string; note: boolean }
 
@@ -85,9 +85,15 @@ export class Logs {
     let last = '' // time of the last line
     let atLast = 0 // lines that had this time
     let said = false // that it was resumed, with nothing new since
+    let failed = false
     this.running++
     for (let tries = 0; !signal.aborted; tries++) {
       try {
+        if (failed && of.uid && (await this.endOf(of, signal)) === 'replaced') {
+          this.note(from, 'the container has ended')
+          break
+        }
+        failed = false
         const query = new URLSearchParams({ container: of.container, timestamps: 'true' })
         if (this.options.previous) query.set('previous', 'true')
         else query.set('follow', 'true')
@@ -116,17 +122,17 @@ export class Logs {
             said = false
             this.add(line)
           }
-        if (this.options.previous || (await this.isOver(of, signal))) {
+        if (this.options.previous || (await this.endOf(of, signal))) {
           this.note(from, 'the container has ended')
           break
         }
       } catch (e) {
         if (signal.aborted) break
-        const failed = ConnectError.from(e)
+        failed = true
         const refused = e instanceof Refused && e.status < 500 && !isEarly(e)
         // A session that is over may be renewed: the page asks for a login, and stays as it is.
         const out = refused && e.status === 401
-        if (tries === 0 || (refused && !out)) this.note(from, failed.rawMessage)
+        if (tries === 0 || (refused && !out)) this.note(from, ConnectError.from(e).rawMessage)
         if (out) {
           await this.loggedIn(signal)
           continue
@@ -139,19 +145,21 @@ export class Logs {
     this.draw()
   }
 
-  // Tells a container that ended for good from a stream that was cut.
-  private async isOver(of: Container, signal: AbortSignal): Promise<boolean> {
+  // Tells a container that ended for good, or whose pod another one has replaced, from a stream that was cut.
+  private async endOf(of: Container, signal: AbortSignal): Promise<'' | 'over' | 'replaced'> {
     try {
       const answer = await this.ask(
         `/api/v1/namespaces/${encodeURIComponent(of.namespace)}/pods/${encodeURIComponent(of.pod)}`,
         { signal },
       )
-      const { status } = (await answer.json()) as {
+      const { metadata, status } = (await answer.json()) as {
+        metadata?: { uid?: string }
         status?: { phase?: string; containerStatuses?: { name: string; state?: { terminated?: unknown } }[] }
       }
-      return status?.phase === 'Succeeded' || status?.phase === 'Failed'
+      if (of.uid && metadata?.uid && metadata.uid !== of.uid) return 'replaced'
+      return status?.phase === 'Succeeded' || status?.phase === 'Failed' ? 'over' : ''
     } catch (e) {
-      return ConnectError.from(e).rawMessage.includes('not found')
+      return ConnectError.from(e).rawMessage.includes('not found') ? 'over' : ''
     }
   }
 
@@ -193,7 +201,7 @@ export class Logs {
   }
 }
 
-const nameOf = (of: Container) => `${of.namespace}/${of.pod}/${of.container}`
+const nameOf = (of: Container) => `${of.namespace}/${of.pod}/${of.container}/${of.uid ?? ''}`
 
 // A container that is not started yet is refused with 400, and a request too many with 429: both have a log later.
 const isEarly = (e: Refused) =>

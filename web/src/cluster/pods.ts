@@ -86,6 +86,7 @@ export const containersOf = (pods: Pod[]): Container[] =>
       namespace: p.metadata?.namespace ?? '',
       pod: p.metadata?.name ?? '',
       container: c.name,
+      uid: p.metadata?.uid,
     })),
   )
 

@@ -313,6 +313,40 @@ test('a rollout takes nothing of a log away: what was read stays, and pods that 
   logs.end()
 })
 
+test('a pod that comes back under its name, as one of a StatefulSet, is read anew and from its beginning', async () => {
+  const of = (uid: string) => ({ namespace: 'd', pod: 'db-0', container: 'c', uid })
+  const asked: string[] = []
+  let there = 'one'
+  let cut = (_: Error) => {}
+  const ask: Ask = async (path, init) => {
+    if (!path.includes('/log'))
+      return Response.json({ metadata: { uid: there }, status: { phase: 'Running' } })
+    asked.push(`${there}${path.includes('sinceTime') ? ' resumed' : ''}`)
+    const text = there === 'one' ? '2026-01-01T00:00:01Z of one\n' : '2026-01-01T00:00:02Z of two\n'
+    return new Response(
+      new ReadableStream<Uint8Array>({
+        start(c) {
+          c.enqueue(new TextEncoder().encode(text))
+          cut = (e) => c.error(e)
+          init?.signal?.addEventListener('abort', () => c.error(init.signal?.reason))
+        },
+      }),
+    )
+  }
+  const logs = new Logs(ask, { since: 0, previous: false }, () => 0)
+  const has = (...lines: string[]) =>
+    vi.waitFor(() => expect(logs.lines.map((l) => l.text)).toEqual(lines), { timeout: 60_000 })
+  logs.follow([of('one')])
+  await has('of one')
+  there = 'two'
+  cut(new Error('cut'))
+  await has('of one', 'cut', 'the container has ended')
+  logs.follow([of('two')])
+  await has('of one', 'cut', 'the container has ended', 'of two')
+  expect(asked).toEqual(['one', 'two'])
+  logs.end()
+})
+
 test('a line that comes looks through no more of a long log than what it moves', async () => {
   let send = (_: string) => {}
   const ask: Ask = async () =>
