@@ -12,6 +12,9 @@ import (
 	"fairlead.dev/platform/dialpolicy"
 )
 
+// lookupSelf is where Vault says what it knows of a token.
+const lookupSelf = "v1/auth/token/lookup-self"
+
 // Vault says where a KV engine of version 2 is. Credentials are token, or roleID and secretID, and ca.crt if need be.
 type Vault struct {
 	Address     string
@@ -76,7 +79,7 @@ func (v *vault) Read(ctx context.Context, path string) (Values, error) {
 
 // Check implements Backend.
 func (v *vault) Check(ctx context.Context) error {
-	status, err := v.ask(ctx, http.MethodGet, []string{"v1/auth/token/lookup-self"}, nil, nil)
+	status, err := v.ask(ctx, http.MethodGet, []string{lookupSelf}, nil, nil)
 	if err == nil && status != http.StatusOK {
 		err = v.api.refused(status, "look at our token")
 	}
@@ -91,11 +94,17 @@ func (v *vault) ask(ctx context.Context, method string, path []string, in, out a
 			return 0, err
 		}
 		status, err := v.api.call(ctx, method, path, v.header(token), in, out)
-		if err != nil || status != http.StatusForbidden || !again || v.Credentials["token"] != "" {
+		if err != nil || status != http.StatusForbidden || !again || v.Credentials["token"] != "" || v.accepts(ctx, token) {
 			return status, err
 		}
 		v.forget(token)
 	}
+}
+
+// accepts tells whether Vault knows a token: what it refuses is then forbidden to each token of the role.
+func (v *vault) accepts(ctx context.Context, token string) bool {
+	status, err := v.api.call(ctx, http.MethodGet, []string{lookupSelf}, v.header(token), nil, nil)
+	return err == nil && status == http.StatusOK
 }
 
 func (v *vault) header(token string) http.Header {
@@ -141,7 +150,7 @@ func (v *vault) current(ctx context.Context) (string, error) {
 		}
 	case !v.known:
 		var of lease
-		status, err := v.api.call(ctx, http.MethodGet, []string{"v1/auth/token/lookup-self"}, v.header(v.token), nil, &of)
+		status, err := v.api.call(ctx, http.MethodGet, []string{lookupSelf}, v.header(v.token), nil, &of)
 		if err != nil {
 			return "", err
 		}

@@ -319,6 +319,44 @@ func TestATokenIsRenewedWhenVaultIsBack(t *testing.T) {
 	}
 }
 
+// A path that a policy forbids costs no login at each read: Vault keeps a lease for each, and a secretID may have a
+// bounded number of uses. A token that was revoked is replaced.
+func TestAForbiddenPathCostsNoLogin(t *testing.T) {
+	t.Parallel()
+	var logins, revoked atomic.Int64
+	vault := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		dead := r.Header.Get("X-Vault-Token") == fmt.Sprint(revoked.Load())
+		switch {
+		case r.URL.Path == "/v1/auth/approle/login":
+			_, _ = fmt.Fprintf(w, `{"auth": {"client_token": "%d", "lease_duration": 3600}}`, logins.Add(1))
+		case dead || r.URL.Path == "/v1/secret/data/forbidden":
+			w.WriteHeader(http.StatusForbidden)
+		default:
+			_, _ = io.WriteString(w, `{"data": {"data": {"a": "1"}}}`)
+		}
+	}))
+	t.Cleanup(vault.Close)
+	b, err := backend.NewVault(backend.Vault{
+		Addresses: thisMachine(), Address: vault.URL, Credentials: map[string]string{"roleID": "x", "secretID": "y"},
+	}, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		_, err := b.Read(t.Context(), "forbidden")
+		if err == nil || !strings.Contains(err.Error(), "does not let us read secret/forbidden (403)") {
+			t.Errorf("got %v", err)
+		}
+	}
+	if logins.Load() != 1 {
+		t.Errorf("%d logins, want 1", logins.Load())
+	}
+	revoked.Store(1)
+	if got, err := b.Read(t.Context(), "a"); err != nil || got["a"] != "1" || logins.Load() != 2 {
+		t.Errorf("got %v, %v after %d logins, want 2", got, err, logins.Load())
+	}
+}
+
 func TestVaultSaysWhatItMayNot(t *testing.T) {
 	t.Parallel()
 	s := vaultServer(t)
