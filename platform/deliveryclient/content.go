@@ -31,18 +31,18 @@ type Content struct {
 
 // Fetch gives the verified bytes of an artifact. The ticket came with its delivery; without one only
 // distributors can be asked.
-func (c *Content) Fetch(ctx context.Context, d artifact.Digest, ticket string) (content io.ReadCloser, err error) {
+func (c *Content) Fetch(ctx context.Context, d artifact.Digest, given string) (content io.ReadCloser, err error) {
 	err = c.Distributors.Try(ctx, func(ctx context.Context, one Distributor) error {
-		content, err = begin(ctx, one.HTTP, one.URL, d, ticket)
+		content, err = Begin(ctx, ticket.Show(one.HTTP, given), one.URL, d)
 		return err
 	})
-	if err == nil || ctx.Err() != nil || ticket == "" {
+	if err == nil || ctx.Err() != nil || given == "" {
 		return content, err
 	}
 	gitcaches := slices.Clone(c.Gitcaches())
 	rand.Shuffle(len(gitcaches), func(i, j int) { gitcaches[i], gitcaches[j] = gitcaches[j], gitcaches[i] }) //nolint:gosec // spread, not secrecy
 	for _, url := range gitcaches {
-		content, gerr := begin(ctx, c.HTTP, url, d, ticket)
+		content, gerr := Begin(ctx, ticket.Show(c.HTTP, given), url, d)
 		if gerr == nil {
 			return content, nil
 		}
@@ -51,11 +51,11 @@ func (c *Content) Fetch(ctx context.Context, d artifact.Digest, ticket string) (
 	return nil, err
 }
 
-// begin waits for the begin of an answer, but not for ever.
-func begin(ctx context.Context, hc *http.Client, url string, d artifact.Digest, shown string) (io.ReadCloser, error) {
+// Begin is artifact.Fetch from one part of the hub where another one could be asked: the answer has to begin in time.
+func Begin(ctx context.Context, hc *http.Client, url string, d artifact.Digest) (io.ReadCloser, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	late := time.AfterFunc(answerTime, func() { cancel(errLate) })
-	body, err := artifact.Fetch(ctx, ticket.Show(hc, shown), url, d, 0)
+	body, err := artifact.Fetch(ctx, hc, url, d, 0)
 	inTime := late.Stop()
 	if inTime && err == nil {
 		return &ending{body, cancel}, nil

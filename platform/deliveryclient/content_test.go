@@ -26,8 +26,7 @@ func TestAnAnswerInTheLastMomentIsBytesOrAnError(t *testing.T) {
 	})}
 	for range 500 {
 		synctest.Test(t, func(t *testing.T) {
-			content, err := begin(t.Context(), slow, "http://hub", artifact.Digest("sha256:"+
-				strings.Repeat("0", 64)), "")
+			content, err := Begin(t.Context(), slow, "http://hub", artifact.Digest("sha256:"+strings.Repeat("0", 64)))
 			if (content == nil) == (err == nil) {
 				t.Fatalf("content %v, error %v", content, err)
 			}

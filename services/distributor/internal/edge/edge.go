@@ -21,6 +21,7 @@ import (
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/coordination"
+	"fairlead.dev/platform/deliveryclient"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/services/distributor/internal/plan"
 )
@@ -284,8 +285,12 @@ func (e *Edge) fetch(ctx context.Context, origins []origin, d artifact.Digest) (
 		}
 	}()
 	last := errNoGitcache
-	for _, from := range origins {
-		r, err := artifact.Fetch(from.calling(ctx), e.cfg.Bytes, from.url, d, 0)
+	for i, from := range origins {
+		begin := deliveryclient.Begin
+		if i == len(origins)-1 { // the last one may take its time
+			begin = fetchPatiently
+		}
+		r, err := begin(from.calling(ctx), e.cfg.Bytes, from.url, d)
 		if err == nil {
 			return &fetch{ReadCloser: r, end: sync.OnceFunc(func() { <-e.fetching })}, nil
 		}
@@ -296,6 +301,10 @@ func (e *Edge) fetch(ctx context.Context, origins []origin, d artifact.Digest) (
 		return nil, fmt.Errorf("no gitcache has the artifact yet (%s)", origins[len(origins)-1].host())
 	}
 	return nil, last
+}
+
+func fetchPatiently(ctx context.Context, hc *http.Client, url string, d artifact.Digest) (io.ReadCloser, error) {
+	return artifact.Fetch(ctx, hc, url, d, 0)
 }
 
 // fetch is an artifact on its way here.

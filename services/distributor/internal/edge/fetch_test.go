@@ -8,9 +8,12 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/coordination"
@@ -72,4 +75,49 @@ func TestFetchesTakeTurns(t *testing.T) {
 	if len(e.fetching) != 0 {
 		t.Errorf("%d turns did not come back", len(e.fetching))
 	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// hung is a client to which the gitcache "hung" never answers, and all others after a time.
+func hung(body string, after time.Duration) *http.Client {
+	return &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+		answers := time.After(after)
+		if r.URL.Host == "hung" {
+			answers = nil
+		}
+		select {
+		case <-r.Context().Done():
+			return nil, context.Cause(r.Context())
+		case <-answers:
+		}
+		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(body)), Header: http.Header{}}, nil
+	})}
+}
+
+func TestContentComesFromAnotherGitcacheWhereOneHangs(t *testing.T) {
+	t.Parallel()
+	const body = "tar"
+	sum := sha256.Sum256([]byte(body))
+	digest := artifact.SumDigest(sum[:])
+	synctest.Test(t, func(t *testing.T) {
+		e := New(Config{
+			Static: []string{"https://hung", "https://slow"}, Coordination: alone{}, Bytes: hung(body, 2*time.Minute),
+			Log: slog.New(slog.DiscardHandler),
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), artifact.FillTimeout)
+		defer cancel()
+		r, err := e.Fetch(ctx, digest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := io.ReadAll(r); err != nil || string(got) != body {
+			t.Errorf("got %q, %v", got, err)
+		}
+		if err := r.Close(); err != nil || len(e.fetching) != 0 {
+			t.Errorf("close: %v, %d fetches are under way", err, len(e.fetching))
+		}
+	})
 }
