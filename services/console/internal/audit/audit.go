@@ -163,6 +163,21 @@ func (l *Log) End(ctx context.Context) (at int64, err error) {
 	return at, err
 }
 
+// Gap tells whether events right behind a number may have gone out of the trail: the event of that number has, and the
+// next one that is there is not the one after. A database may leave numbers out.
+func (l *Log) Gap(ctx context.Context, at int64) (next int64, gap bool, err error) {
+	var events []store.AuditEvent
+	err = l.store.Read(ctx, func(ctx context.Context, v store.View) (err error) {
+		events, err = v.AuditAfter(ctx, store.AuditFilter{}, at-1, 1)
+		return err
+	})
+	if err != nil || len(events) == 0 {
+		return 0, false, err
+	}
+	next = events[0].Seq
+	return next, next > at+1, nil
+}
+
 func (l *Log) begin(ctx context.Context, resume string) (at int64, err error) {
 	if resume != "" {
 		if at, err = strconv.ParseInt(resume, 10, 64); err != nil || at < 0 {

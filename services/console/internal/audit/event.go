@@ -58,6 +58,14 @@ func Trimmed(at time.Time, dropped int64) store.AuditEvent {
 	})
 }
 
+// Gap is the event in an export which says that events are missing before it.
+func Gap(at time.Time) store.AuditEvent {
+	return Event(Console(), at, Act{
+		Action: "audit.gap",
+		Reason: "events between this one and the one before may be missing: they went out of the trail before they were exported",
+	})
+}
+
 // subject is what events are found by. A database's text has no NUL.
 func subject(a *consolev1.AuditActor) string {
 	return strings.ReplaceAll(platform.Identity{Kind: platform.Kind(a.GetKind()), Name: a.GetName()}.Subject(), "\x00", "")

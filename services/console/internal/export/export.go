@@ -3,7 +3,8 @@
 //
 // Invariants: an event is passed over only when the destination has taken it, or everything before it went out of the
 // trail; the place in the trail is on the disk and survives restarts, kill -9 and a power cut. So an event can come
-// twice, after a kill or a broken connection: its id is the same then. One batch is under way at a time.
+// twice, after a kill or a broken connection: its id is the same then. Where events went out of the trail before they
+// were exported stands an audit.gap. One batch is under way at a time.
 package export
 
 import (
@@ -66,7 +67,10 @@ func (e *Exporter) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		at, err := e.place(ctx)
 		if err == nil {
-			err = e.trail.Follow(ctx, store.AuditFilter{}, at, func(events []store.AuditEvent, resume string) error {
+			at, err = e.passGap(ctx, at)
+		}
+		if err == nil {
+			err = e.trail.Follow(ctx, store.AuditFilter{}, strconv.FormatInt(at, 10), func(events []store.AuditEvent, resume string) error {
 				if err := e.send(ctx, events, resume); err != nil {
 					return err
 				}
@@ -111,27 +115,41 @@ func (e *Exporter) send(ctx context.Context, events []store.AuditEvent, resume s
 
 // place is where the trail was left; the first time its begin. A trail that is shorter was put back from a backup:
 // numbers begin again in the middle of what was exported, so that all of it is.
-func (e *Exporter) place(ctx context.Context) (string, error) {
+func (e *Exporter) place(ctx context.Context) (int64, error) {
 	text, err := os.ReadFile(e.cursor)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "0", nil
+		return 0, nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("read the place in the audit trail: %w", err)
+		return 0, fmt.Errorf("read the place in the audit trail: %w", err)
 	}
 	at, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 	if err != nil || at < 0 {
-		return "", fmt.Errorf("%s holds no place in the audit trail: remove the file, and the whole trail is exported again", e.cursor)
+		return 0, fmt.Errorf("%s holds no place in the audit trail: remove the file, and the whole trail is exported again", e.cursor)
 	}
 	end, err := e.trail.End(ctx)
 	if err != nil {
-		return "", err
+		return 0, err
 	}
 	if end < at {
 		e.log.WarnContext(ctx, "the audit trail is shorter than what was exported of it, as after a restore: all of it is exported again", "exported", at, "end", end)
-		return "0", nil
+		return 0, nil
 	}
-	return strconv.FormatInt(at, 10), nil
+	return at, nil
+}
+
+// passGap says in the export that events behind a place are missing, and returns the place before the next one.
+func (e *Exporter) passGap(ctx context.Context, at int64) (int64, error) {
+	if at == 0 {
+		return at, nil // the export begins with the oldest event
+	}
+	next, gap, err := e.trail.Gap(ctx, at)
+	if err != nil || !gap {
+		return at, err
+	}
+	e.log.ErrorContext(ctx, "events may be missing in the export of the audit trail: they went out of the trail before they were exported",
+		"exported", at, "next", next)
+	return next - 1, e.send(ctx, []store.AuditEvent{audit.Gap(time.Now())}, strconv.FormatInt(next-1, 10))
 }
 
 // lines are events as JSON lines.

@@ -2,6 +2,7 @@ package export
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -151,6 +153,55 @@ func TestAFileGetsEachEventOnceOverRestartsAndRotation(t *testing.T) {
 	record(t, trail, "rotated")
 	wantFile(t, path, "rotated")
 	stop()
+}
+
+// Events that went out of the trail before they were exported leave a line where they are missing.
+func TestAGapIsSaidWhereItIs(t *testing.T) {
+	t.Parallel()
+	now, dir := time.Now(), t.TempDir()
+	var ago atomic.Int64
+	clock := func() time.Time { return now.Add(-time.Duration(ago.Load())) }
+	s, err := store.New("sqlite:"+filepath.Join(t.TempDir(), "console.db"), store.Options{Now: clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	trail := audit.New(s)
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	written := func(days int64, id string) {
+		t.Helper()
+		ago.Store(days * int64(24*time.Hour))
+		event := store.AuditEvent{ID: id, Time: clock(), Action: "test.done", Event: fmt.Appendf(nil, `{"id":%q}`, id)}
+		if err := trail.Append(t.Context(), []store.AuditEvent{event}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	written(300, "a")
+	stop := export(t, trail, Config{To: "file://" + path}, dir)
+	wantFile(t, path, "a")
+	stop()
+	written(150, "b") // takes the first one out of the trail: it was exported
+	stop = export(t, trail, Config{To: "file://" + path}, dir)
+	wantFile(t, path, "a", "b")
+	stop()
+	written(149, "c")
+	written(0, "d")
+	export(t, trail, Config{To: "file://" + path}, dir)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	var text []byte
+	for deadline := time.Now().Add(time.Minute); !bytes.HasSuffix(text, []byte(`{"id":"d"}`+"\n")); <-tick.C {
+		if text, err = os.ReadFile(path); err != nil || time.Now().After(deadline) {
+			t.Fatalf("%s, %v", text, err)
+		}
+	}
+	if lines := strings.Split(strings.TrimSpace(string(text)), "\n"); len(lines) != 4 ||
+		!strings.Contains(lines[2], `"action":"audit.gap"`) {
+		t.Errorf("got %q", lines)
+	}
 }
 
 func TestAnEndpointThatRefusesGetsTheEventsAgain(t *testing.T) {
