@@ -146,28 +146,51 @@ func (v *Views) gather(first *viewJob) (batch []*viewJob, left *viewJob) {
 	}
 }
 
-// send tells the console of a batch. If the batch is refused for what is in it the pushes are sent one by one: the
-// others must not suffer. Of one that is not what the contract says the console is told that.
+// send tells the console of a batch. If the batch is refused for what may be in it the pushes are sent one by one, as
+// reports are.
 func (v *Views) send(ctx context.Context, batch []*viewJob) {
-	if len(batch) == 0 {
+	switch len(batch) {
+	case 0:
+		return
+	case 1:
+		_ = v.sendOne(ctx, batch[0]) // its caller has the error
 		return
 	}
-	err := v.call(ctx, batch)
-	if err != nil && len(batch) > 1 && isAboutContent(err) {
-		for _, j := range batch {
-			v.send(ctx, []*viewJob{j})
-		}
-		return
-	}
-	if refused, ok := errors.AsType[*connect.Error](err); ok && refused.Code() == connect.CodeInvalidArgument && batch[0].sent.GetRefused() == "" {
-		batch[0].sent = refusalOf(batch[0].sent.GetCluster(), refused.Message())
-		err = v.call(ctx, batch)
-	}
-	if err != nil {
+	switch err := v.call(ctx, batch); {
+	case err == nil:
+	case isAboutContent(err):
+		v.sendApart(ctx, batch)
+	default:
 		for _, j := range batch {
 			j.done <- viewOutcome{err: err}
 		}
 	}
+}
+
+func (v *Views) sendApart(ctx context.Context, batch []*viewJob) {
+	bad := 0
+	for _, j := range batch {
+		if bad == maxBad {
+			j.done <- viewOutcome{err: ErrBusy}
+			continue
+		}
+		if bad++; v.sendOne(ctx, j) == nil {
+			bad = 0
+		}
+	}
+}
+
+// sendOne tells the console of a push. Of a push that is not what the contract says the console is told that.
+func (v *Views) sendOne(ctx context.Context, j *viewJob) error {
+	err := v.call(ctx, []*viewJob{j})
+	if refused, ok := errors.AsType[*connect.Error](err); ok && refused.Code() == connect.CodeInvalidArgument && j.sent.GetRefused() == "" {
+		j.sent = refusalOf(j.sent.GetCluster(), refused.Message())
+		err = v.call(ctx, []*viewJob{j})
+	}
+	if err != nil {
+		j.done <- viewOutcome{err: err}
+	}
+	return err
 }
 
 func (v *Views) call(ctx context.Context, batch []*viewJob) error {

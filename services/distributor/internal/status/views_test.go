@@ -3,11 +3,13 @@ package status_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"connectrpc.com/connect"
@@ -125,4 +127,35 @@ func TestTheConsoleIsToldOfPushesThatAreRefused(t *testing.T) {
 			t.Errorf("of %d bytes of %s the console is told %q with a push %v, the agent %q", tc.size, tc.cluster, refused, given.GetPush() != nil, answer.GetRefused())
 		}
 	}
+}
+
+// brokenConsole fails at whatever it is told, which takes a second.
+type brokenConsole struct{ calls atomic.Int32 }
+
+func (c *brokenConsole) RecordViews(context.Context, *consolev1.RecordViewsRequest) (*consolev1.RecordViewsResponse, error) {
+	c.calls.Add(1)
+	<-time.After(time.Second)
+	return nil, connect.NewError(connect.CodeInternal, errors.New("broken"))
+}
+
+func TestConsoleThatFailsIsNotCalledForEachPush(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &brokenConsole{}
+		v := status.NewViews(c)
+		stop := run(t, v.Run)
+		var all sync.WaitGroup
+		for i := range 500 {
+			all.Go(func() {
+				if _, err := v.Record(context.Background(), fmt.Sprint("c", i), push(0)); err == nil {
+					t.Error("kept")
+				}
+			})
+		}
+		all.Wait()
+		stop()
+		if calls := c.calls.Load(); calls > 10 {
+			t.Errorf("%d calls", calls)
+		}
+	})
 }
