@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -101,7 +102,9 @@ func missingSource(service, source string) string {
 // short is as much of a commit id as people read.
 func short(commit string) string { return commit[:min(len(commit), 8)] }
 
+// sentence is the text of somebody else as a sentence in UTF-8.
 func sentence(s string) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
 	if s == "" || s[len(s)-1] == '.' {
 		return s
 	}

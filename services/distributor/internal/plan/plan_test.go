@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
@@ -423,6 +424,17 @@ func TestFailureThatMayPassIsToldLater(t *testing.T) {
 	p.Answer(now.Add(time.Minute), fail)
 	if again, _ := p.Truth("hello"); again.Problem.From != truth.Problem.From || len(p.Open()) != 1 {
 		t.Errorf("from %v", again.Problem.From)
+	}
+}
+
+// A proxy on the way to a gitcache answers in whatever encoding it likes, and the console is told in UTF-8 only.
+func TestTextOfAFailureIsUTF8(t *testing.T) {
+	t.Parallel()
+	p := plan.New(plan.Memory{})
+	one(t, p, spec{name: "hello", uid: "1", cluster: "edge-1", source: "shop"}, "1111111")
+	p.Answer(time.Unix(1, 0), plan.Answer{Want: p.Open()[0], Failure: &plan.Failure{Text: "502 Bad Gateway: nicht verf\xfcgbar"}})
+	if truth, _ := p.Truth("hello"); !utf8.ValidString(truth.Problem.Text) || !strings.Contains(truth.Problem.Text, "nicht verf\uFFFDgbar.") {
+		t.Errorf("got %q", truth.Problem.Text)
 	}
 }
 
