@@ -34,16 +34,21 @@ export function lossOf(objects: Pick<ManagedObject, 'group' | 'kind' | 'name'>[]
   return { says: [{ says: `Cluster ${cluster} loses ${amount(objects.length, 'object')}:`, each }], grave }
 }
 
-// What clusters lose with the services of a global service that they do not fit any more.
-export function lossOfPlan({
-  services,
-  deleted,
-}: Pick<PreviewGlobalServiceResponse, 'services' | 'deleted'>): Loss {
+// What clusters lose with the services of a global service that they do not fit any more. all: the person sees all services.
+export function lossOfPlan(
+  { services, deleted }: Pick<PreviewGlobalServiceResponse, 'services' | 'deleted'>,
+  all: boolean,
+): Loss {
   const each = services
     .filter((s) => s.action === PlannedAction.DELETE)
     .map((s) => `${s.name} at ${s.cluster}`)
   const unnamed = deleted - each.length
   if (unnamed > 0) each.push(`${amount(unnamed, 'service')} more, which the hub does not list`)
   const says = `${amount(deleted, 'cluster')} ${deleted === 1 ? 'loses' : 'lose'} the service, with its objects unless its spec.sync.onDelete is orphan:`
-  return { says: [{ says, each }], grave: deleted > few }
+  const others = all
+    ? []
+    : [
+        'Only services that you may see are counted here. If the guard holds back others, they are deleted too; without the right to delete them, nothing is deleted.',
+      ]
+  return { says: [{ says, each }, ...others], grave: deleted > few }
 }

@@ -1,5 +1,6 @@
 import { timestampMs } from '@bufbuild/protobuf/wkt'
 import { createClient, type Transport } from '@connectrpc/connect'
+import { AccessService } from '../gen/fairlead/console/v1/access_service_pb'
 import { Kind } from '../gen/fairlead/console/v1/catalog_service_pb'
 import { ClusterService } from '../gen/fairlead/console/v1/cluster_service_pb'
 import { LiveService } from '../gen/fairlead/console/v1/live_service_pb'
@@ -87,17 +88,30 @@ async function away(name: string, at: Transport): Promise<boolean> {
   }
 }
 
+// Whether the hub shows the person all that there is. Unknown: it does not.
+export async function seesAll(at: Transport = transport): Promise<boolean> {
+  try {
+    return (await createClient(AccessService, at).getCaller({})).administrator
+  } catch {
+    return false
+  }
+}
+
 // What it means that a cluster leaves the catalog.
-export async function lossOfCluster(name: string): Promise<Loss> {
-  const { counts } = await createClient(LiveService, transport).countResources({
-    kind: Kind.SERVICE,
-    filter: `cluster = ${quote(name)}`,
-  })
-  const services = counts.reduce((sum, c) => sum + c.count, 0)
+export async function lossOfCluster(name: string, at: Transport = transport): Promise<Loss> {
+  const [{ counts }, all] = await Promise.all([
+    createClient(LiveService, at).countResources({ kind: Kind.SERVICE, filter: `cluster = ${quote(name)}` }),
+    seesAll(at),
+  ])
+  const services = amount(
+    counts.reduce((sum, c) => sum + c.count, 0),
+    'service',
+  )
   return {
     says: [
       'Its agent loses its access for good, and nobody reaches the cluster through the tunnel any more.',
-      `What is applied there of its ${amount(services, 'service')} stays, and nothing new is delivered until an agent joins with a new join token.`,
+      `What is applied there ${all ? `of its ${services} ` : ''}stays, and nothing new is delivered until an agent joins with a new join token.`,
+      ...(all ? [] : [`You may see ${services} of the cluster. If it has others, the same holds for them.`]),
     ],
     grave: true,
   }

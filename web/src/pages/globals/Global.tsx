@@ -15,6 +15,7 @@ import { Delete } from '../../ui/Delete'
 import Deleted from '../../ui/Deleted'
 import { lossOfPlan } from '../../ui/deletion'
 import { Lose, sentBy } from '../../ui/Lose'
+import { seesAll } from '../../ui/losses'
 import { Failed, Stale, Title, Waiting } from '../../ui/Panel'
 import { Planned } from '../../ui/Planned'
 import { kindNamed, manifest, type ResourceKind } from '../../ui/resources'
@@ -88,8 +89,8 @@ function Plan({ of, changed }: { of: GlobalService; changed: () => void }) {
               verb={`Delete ${amount(plan.deleted, 'service')}`}
               title={`Delete ${amount(plan.deleted, 'service')} of ${name}`}
               name={name}
-              loss={async () => lossOfPlan(plan)}
-              note="Exactly these are confirmed; if they become others, they have to be confirmed anew."
+              loss={async () => lossOfPlan(plan, await seesAll())}
+              note="Only what the guard holds back now is confirmed. If that changes meanwhile, the hub refuses: look again."
               sure={`Delete ${amount(plan.deleted, 'service')}`}
               sent={sentBy(confirm, () => ({ name, confirmation: plan.confirmation }))}
             />
