@@ -85,7 +85,7 @@ func (a *Applier) unhealthyPods(ctx context.Context, owner *unstructured.Unstruc
 	})
 	asked := 0
 	for _, pod := range pods {
-		if isReady(pod) || pod.GetDeletionTimestamp() != nil {
+		if object.ConditionOf(pod, "Ready").IsTrue() || pod.GetDeletionTimestamp() != nil {
 			continue
 		}
 		if asked++; asked > 3 { // the others most likely have the same trouble
@@ -135,16 +135,6 @@ func selectorOf(owner *unstructured.Unstructured) (string, error) {
 		return "", fmt.Errorf("%s selects no pods", owner.GetName())
 	}
 	return parsed.String(), nil
-}
-
-func isReady(pod *unstructured.Unstructured) bool {
-	conditions, _, _ := unstructured.NestedSlice(pod.Object, "status", "conditions")
-	for _, one := range conditions {
-		if condition, _ := one.(map[string]any); condition["type"] == "Ready" {
-			return condition["status"] == "True"
-		}
-	}
-	return false
 }
 
 // unhealthyPod is why a pod is not ready, in words of Kubernetes' own parts.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"fairlead.dev/services/agent/internal/object"
 	"fairlead.dev/services/agent/internal/set"
 )
 
@@ -95,12 +96,8 @@ func (a *Applier) explainHook(ctx context.Context, item set.Item, uid string) st
 
 // podTrouble is what the status of a pod says about why it does not end, or how it failed.
 func podTrouble(pod *unstructured.Unstructured) string {
-	conditions, _, _ := unstructured.NestedSlice(pod.Object, "status", "conditions")
-	for _, one := range conditions {
-		condition, _ := one.(map[string]any)
-		if condition["type"] == "PodScheduled" && condition["status"] == "False" {
-			return joinParts(condition["reason"], condition["message"])
-		}
+	if scheduled := object.ConditionOf(pod, "PodScheduled"); scheduled.Status == "False" {
+		return joinParts(scheduled.Reason, scheduled.Message)
 	}
 	for _, field := range []string{"initContainerStatuses", "containerStatuses"} {
 		statuses, _, _ := unstructured.NestedSlice(pod.Object, "status", field)

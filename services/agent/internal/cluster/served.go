@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/metadata"
 
 	"fairlead.dev/services/agent/internal/impersonate"
+	"fairlead.dev/services/agent/internal/object"
 )
 
 // aggregated asks for all kinds in one answer.
@@ -224,11 +225,5 @@ func ReadDefinition(definition *unstructured.Unstructured) (resource schema.Grou
 
 // established tells a definition that was ever served.
 func established(definition *unstructured.Unstructured) bool {
-	conditions, _, _ := unstructured.NestedSlice(definition.Object, "status", "conditions")
-	for _, one := range conditions {
-		if condition, ok := one.(map[string]any); ok && condition["type"] == "Established" && condition["status"] == "True" {
-			return true
-		}
-	}
-	return false
+	return object.ConditionOf(definition, "Established").IsTrue()
 }

@@ -70,7 +70,7 @@ func Of(obj *unstructured.Unstructured, rule *Rule) Health {
 func judgeCurrent(obj *unstructured.Unstructured) (State, string) {
 	switch obj.GroupVersionKind().GroupKind() {
 	case schema.GroupKind{Group: "batch", Kind: "Job"}:
-		if _, isComplete := conditionOf(obj, "Complete"); !isComplete {
+		if !object.ConditionOf(obj, "Complete").IsTrue() {
 			return Progressing, "it has not ended yet"
 		}
 	case schema.GroupKind{Kind: "Pod"}:
@@ -87,8 +87,8 @@ func judgeCurrent(obj *unstructured.Unstructured) (State, string) {
 			return Progressing, fmt.Sprintf("Ready: %d/%d", ready, replicas)
 		}
 	case schema.GroupKind{Group: "apiregistration.k8s.io", Kind: "APIService"}:
-		if why, isAvailable := conditionOf(obj, "Available"); !isAvailable {
-			return Progressing, orElse(why, "it is not available yet")
+		if available := object.ConditionOf(obj, "Available"); !available.IsTrue() {
+			return Progressing, orElse(available.Message, "it is not available yet")
 		}
 	}
 	return Healthy, ""
@@ -116,23 +116,11 @@ func replicaFailure(obj *unstructured.Unstructured) string {
 	if obj.GroupVersionKind().GroupKind() != (schema.GroupKind{Group: "apps", Kind: "Deployment"}) {
 		return ""
 	}
-	why, isTrue := conditionOf(obj, "ReplicaFailure")
-	if !isTrue {
+	failure := object.ConditionOf(obj, "ReplicaFailure")
+	if !failure.IsTrue() {
 		return ""
 	}
-	return why
-}
-
-// conditionOf is the message of a condition, and whether it is true.
-func conditionOf(obj *unstructured.Unstructured, name string) (message string, isTrue bool) {
-	conditions, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
-	for _, one := range conditions {
-		if condition, _ := one.(map[string]any); condition["type"] == name {
-			message, _ = condition["message"].(string)
-			return message, condition["status"] == "True"
-		}
-	}
-	return "", false
+	return failure.Message
 }
 
 // Leaving is said of an object that was deleted and is still there.

@@ -28,18 +28,13 @@ func Expiry(obj *unstructured.Unstructured) (expires bool, ended time.Time) {
 	if ttl, ok, _ := unstructured.NestedFieldNoCopy(obj.Object, "spec", "ttlSecondsAfterFinished"); !ok || ttl == nil {
 		return false, time.Time{}
 	}
-	conditions, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
-	for _, one := range conditions {
-		condition, _ := one.(map[string]any)
-		if condition["type"] != "Complete" || condition["status"] != "True" {
-			continue
-		}
-		text, _, _ := unstructured.NestedString(obj.Object, "status", "completionTime")
-		ended, err := time.Parse(time.RFC3339, text)
-		if err != nil {
-			ended = time.Now().UTC().Truncate(time.Second)
-		}
-		return true, ended
+	if !ConditionOf(obj, "Complete").IsTrue() {
+		return true, time.Time{}
 	}
-	return true, time.Time{}
+	text, _, _ := unstructured.NestedString(obj.Object, "status", "completionTime")
+	ended, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		ended = time.Now().UTC().Truncate(time.Second)
+	}
+	return true, ended
 }

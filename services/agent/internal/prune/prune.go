@@ -312,12 +312,10 @@ func (p *Pruner) contents(ctx context.Context, entry inventory.Entry) string {
 	if err != nil {
 		return ""
 	}
-	conditions, _, _ := unstructured.NestedSlice(namespace.Object, "status", "conditions")
 	var texts []string
-	for _, one := range conditions {
-		condition, _ := one.(map[string]any)
-		if message, _ := condition["message"].(string); condition["status"] == "True" && message != "" {
-			texts = append(texts, strings.TrimRight(message, "."))
+	for _, condition := range object.Conditions(namespace) {
+		if condition.IsTrue() && condition.Message != "" {
+			texts = append(texts, strings.TrimRight(condition.Message, "."))
 		}
 	}
 	if len(texts) == 0 {

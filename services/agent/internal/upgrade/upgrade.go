@@ -139,13 +139,7 @@ func (s *Self) startWatcher(ctx context.Context, watcher object.Ref, live *unstr
 
 // failed tells that a Job has been given up.
 func failed(job *unstructured.Unstructured) bool {
-	conditions, _, _ := unstructured.NestedSlice(job.Object, "status", "conditions")
-	for _, one := range conditions {
-		if condition, _ := one.(map[string]any); condition["type"] == "Failed" && condition["status"] == "True" {
-			return true
-		}
-	}
-	return false
+	return object.ConditionOf(job, "Failed").IsTrue()
 }
 
 // templateSum names the pod template of a workload.

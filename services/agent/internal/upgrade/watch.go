@@ -194,7 +194,7 @@ func (w *Watcher) lookAtPods(ctx context.Context, live *unstructured.Unstructure
 		return "", 0, err
 	}
 	for _, pod := range pods {
-		if podReady(pod) || pod.GetDeletionTimestamp() != nil || pod.GetCreationTimestamp().Time.Before(since) {
+		if object.ConditionOf(pod, "Ready").IsTrue() || pod.GetDeletionTimestamp() != nil || pod.GetCreationTimestamp().Time.Before(since) {
 			continue
 		}
 		statuses, _, _ := unstructured.NestedSlice(pod.Object, "status", "containerStatuses")
@@ -210,16 +210,6 @@ func (w *Watcher) lookAtPods(ctx context.Context, live *unstructured.Unstructure
 		}
 	}
 	return text[:min(len(text), maxWhy)], restarts, nil
-}
-
-func podReady(pod *unstructured.Unstructured) bool {
-	conditions, _, _ := unstructured.NestedSlice(pod.Object, "status", "conditions")
-	for _, one := range conditions {
-		if condition, _ := one.(map[string]any); condition["type"] == "Ready" {
-			return condition["status"] == "True"
-		}
-	}
-	return false
 }
 
 // describeContainer says what a container that is not ready does.
@@ -250,11 +240,9 @@ func describeContainer(status map[string]any, restarts int64) string {
 
 // describePod says why a pod has no containers yet.
 func describePod(pod *unstructured.Unstructured) string {
-	conditions, _, _ := unstructured.NestedSlice(pod.Object, "status", "conditions")
-	for _, one := range conditions {
-		condition, _ := one.(map[string]any)
-		if message, _ := condition["message"].(string); condition["status"] == "False" && message != "" {
-			return message
+	for _, condition := range object.Conditions(pod) {
+		if condition.Status == "False" && condition.Message != "" {
+			return condition.Message
 		}
 	}
 	phase, _, _ := unstructured.NestedString(pod.Object, "status", "phase")
@@ -285,7 +273,7 @@ func (w *Watcher) dropStuck(ctx context.Context, live *unstructured.Unstructured
 	}
 	var errs []error
 	for _, pod := range pods {
-		if podReady(pod) {
+		if object.ConditionOf(pod, "Ready").IsTrue() {
 			continue
 		}
 		ref := object.Ref{Key: object.Key{Kind: "Pod", Namespace: pod.GetNamespace(), Name: pod.GetName()}, Version: "v1"}
