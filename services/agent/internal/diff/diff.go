@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/services/agent/internal/cluster"
@@ -80,7 +81,7 @@ func Of(ctx context.Context, deps Deps, objects Objects, record inventory.Record
 	if deps.MaskLive == nil {
 		deps.MaskLive = deps.Mask
 	}
-	d := differ{Deps: deps, out: &deliveryv1.Diff{}, sum: sha256.New(), namespaces: map[string]bool{}, kinds: map[schema.GroupKind]bool{}}
+	d := differ{Deps: deps, out: &deliveryv1.Diff{}, sum: sha256.New(), there: map[types.UID]bool{}, namespaces: map[string]bool{}, kinds: map[schema.GroupKind]bool{}}
 	wanted := make(map[object.Key]bool, len(items))
 	for _, item := range items {
 		if wanted[item.Key] = true; item.Kind == "Namespace" && item.Group == "" {
@@ -112,7 +113,12 @@ func Of(ctx context.Context, deps Deps, objects Objects, record inventory.Record
 		}
 	}
 	for _, entry := range record.Entries {
-		if wanted[entry.Key] || deps.Stays {
+		if wanted[entry.Key] {
+			d.there[entry.UID] = true
+		}
+	}
+	for _, entry := range record.Entries {
+		if wanted[entry.Key] || deps.Stays || entry.UID != "" && d.there[entry.UID] {
 			continue
 		}
 		goes, err := d.goes(ctx, record.Service, entry)
@@ -140,6 +146,8 @@ type differ struct {
 		Write(p []byte) (int, error)
 		Sum(b []byte) []byte
 	}
+	// there are the objects that the set has, also by the name of another group, as an Ingress or an Event may have.
+	there map[types.UID]bool
 	// namespaces and kinds come with the set: an object that needs one of them can't be tried before.
 	namespaces map[string]bool
 	kinds      map[schema.GroupKind]bool
@@ -175,6 +183,9 @@ func (d *differ) item(ctx context.Context, objects Objects, item set.Item) error
 	}
 	if err != nil {
 		return d.refused(ctx, item, err)
+	}
+	if live != nil {
+		d.there[live.GetUID()] = true
 	}
 	next, err := d.API.Rehearse(ctx, obj)
 	switch {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
@@ -46,8 +47,8 @@ func (w *worker) applySet(ctx, patience context.Context, service desired.Service
 	}
 	defer func() { _ = objects.Close() }()
 	release := record.ReleaseOf(service.RevisionDigest())
-	request := apply.Request{Service: w.site.name, Digest: service.RevisionDigest(), Revision: release.Revision, Unnumbered: !release.Numbered, Unsealed: !release.Sealed, Set: objects, Sync: service.Sync, Record: record, Mask: w.site.maskOf(service, record, objects), Note: func(ctx context.Context, ran []object.Run) error {
-		return w.site.noteRuns(ctx, w.progress, inventory.Progress{Digest: service.RevisionDigest(), Ran: ran}, release)
+	request := apply.Request{Service: w.site.name, Digest: service.RevisionDigest(), Revision: release.Revision, Unnumbered: !release.Numbered, Unsealed: !release.Sealed, Set: objects, Sync: service.Sync, Record: record, Mask: w.site.maskOf(service, record, objects), Note: func(ctx context.Context, ran, failed []object.Run) error {
+		return w.site.noteRuns(ctx, w.progress, inventory.Progress{Digest: service.RevisionDigest(), Ran: ran, Failed: failed}, release)
 	}}
 	if w.progress == nil {
 		if failure := w.checkPlan(ctx, request, service); failure != nil {
@@ -134,8 +135,14 @@ func (w *worker) checkPlan(ctx context.Context, request apply.Request, service d
 	if err != nil {
 		return retriedProblem(err).withState(before)
 	}
-	if failure := guardRemoval(service, record, items); failure != nil {
-		return failure
+	if guardRemoval(service, record, items) != nil {
+		renamed, err := w.site.renameGroups(ctx, record, items)
+		if err != nil {
+			return retriedProblem(err).withState(before)
+		}
+		if failure := guardRemoval(service, renamed, items); failure != nil {
+			return failure
+		}
 	}
 	if failure := mistakenForOwn(rendered); failure != nil {
 		return failure.withState(before)
@@ -274,7 +281,7 @@ func progressOf(record inventory.Record, service desired.Service) inventory.Prog
 	return record.Progress
 }
 
-// noteRuns records hooks that have ended well, and the objects that progress has made.
+// noteRuns records hooks that have ended, and the objects that progress has made.
 func (s *site) noteRuns(ctx context.Context, progress *apply.Progress, ran inventory.Progress, release inventory.Release) error {
 	record, err := s.controller.Inventory.Get(ctx, s.name)
 	if err != nil {
@@ -539,6 +546,39 @@ func guardRemoval(service desired.Service, record inventory.Record, items []set.
 	return &problem{phase: deliveryv1.Phase_PHASE_WAITING, guard: told, final: true, text: fmt.Sprintf(
 		"%.8s would remove %s, the first is %s: %s. Nothing is changed until somebody confirms it: `fairlead confirm prune %s %s`. If it is an accident, put the manifests back and push.",
 		service.Commit, plural.Part(len(going), len(before), "object"), going[0].Key, whyGuarded(service.Sync.GetPrune(), wanted), service.Name, id)}
+}
+
+// renameGroups is the record with the items' names of objects that it has by the names of other groups, as an Ingress or
+// an Event may have: they do not go.
+func (s *site) renameGroups(ctx context.Context, record inventory.Record, items []set.Item) (inventory.Record, error) {
+	withoutGroup := func(key object.Key) object.Key {
+		key.Group = ""
+		return key
+	}
+	wanted, named := make(map[object.Key]bool, len(items)), make(map[object.Key][]set.Item, len(items))
+	for _, item := range items {
+		wanted[item.Key] = true
+		named[withoutGroup(item.Key)] = append(named[withoutGroup(item.Key)], item)
+	}
+	record.Entries = slices.Clone(record.Entries)
+	for i, entry := range record.Entries {
+		if wanted[entry.Key] || entry.UID == "" {
+			continue
+		}
+		for _, item := range named[withoutGroup(entry.Key)] {
+			meta, err := s.controller.Metadata(ctx, item.Ref)
+			if _, unknown := errors.AsType[*cluster.UnknownKindError](err); unknown || apierrors.IsNotFound(err) {
+				continue
+			}
+			if err != nil {
+				return record, err
+			}
+			if meta.UID == entry.UID {
+				record.Entries[i].Ref = item.Ref
+			}
+		}
+	}
+	return record, nil
 }
 
 // whyGuarded is why a removal waits for a person.
