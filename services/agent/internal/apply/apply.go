@@ -88,8 +88,8 @@ type Request struct {
 	Record inventory.Record
 	// Mask takes secrets out of what hooks and their pods say; nil: nothing does.
 	Mask func(string) string
-	// Note records that hooks have ended well, before their objects are deleted.
-	Note func(ctx context.Context, ran []object.Run) error
+	// Note records which hooks have ended well, and which have failed, before their objects are deleted.
+	Note func(ctx context.Context, ran, failed []object.Run) error
 }
 
 // Progress is how far a digest has come. A Progress is for one digest, and one user at a time.
@@ -112,9 +112,10 @@ type Progress struct {
 	mu sync.Mutex // guards what follows
 	// done lists what is as it should be.
 	done map[object.Key]inventory.Entry
-	// made are the hooks whose objects were made, and ran those that have ended well.
+	// made are the hooks whose objects were made, ran those that have ended well, and fell those that have failed.
 	made map[object.Run]types.UID
 	ran  map[object.Run]bool
+	fell map[object.Run]bool
 	// reasons are why hooks had not ended.
 	reasons map[object.Run]reason
 	// dropped are hooks whose objects were deleted.
@@ -159,7 +160,7 @@ func (a *Applier) newProgress(r Request, items []set.Item, steps []order.Step) *
 	a.follower.Unfollow(r.Service) // the objects that an earlier digest waited for
 	p := &Progress{
 		steps: steps, items: items, since: a.now(), known: a.knowledgeOf(r.Service, r.Record, items), rules: health.Compile(r.Sync.GetHealth()),
-		done: map[object.Key]inventory.Entry{}, made: map[object.Run]types.UID{}, ran: map[object.Run]bool{}, reasons: map[object.Run]reason{},
+		done: map[object.Key]inventory.Entry{}, made: map[object.Run]types.UID{}, ran: map[object.Run]bool{}, fell: map[object.Run]bool{}, reasons: map[object.Run]reason{},
 		dropped: map[object.Key]bool{}, held: map[object.Key]bool{},
 	}
 	p.recallHooks(r)
@@ -182,13 +183,19 @@ func Shared(items []set.Item) map[object.Key]bool {
 	return shared
 }
 
-// recallHooks takes over which hooks have run for the digest, by the record.
+// recallHooks takes over which hooks have run for the digest, and which have failed, by the record.
 func (p *Progress) recallHooks(r Request) {
 	if r.Record.Progress.Digest != r.Digest {
 		return
 	}
 	for _, run := range r.Record.Progress.Ran {
 		p.ran[run] = true
+	}
+	if r.Again {
+		return
+	}
+	for _, run := range r.Record.Progress.Failed {
+		p.fell[run] = true
 	}
 }
 
@@ -254,7 +261,7 @@ type Gate struct {
 	Why string
 	// Items that are not there yet, at most a few.
 	Items []Failure
-	// Overdue: it takes longer than its timeout.
+	// Overdue: it takes longer than its timeout, or one of the items has failed for good.
 	Overdue bool
 	// Look is when to look again, if nothing is heard.
 	Look time.Duration
@@ -566,20 +573,45 @@ func mayRecreate(item set.Item) bool {
 
 // gateHealth looks at objects that have to be healthy.
 func (a *Applier) gateHealth(ctx context.Context, p *Progress, step order.Step) Result {
-	var pending []Failure
+	var failed, pending []Failure
 	for _, item := range step.Items {
 		state, message := a.readHealth(ctx, p, item)
 		if state == health.Healthy {
 			continue
 		}
-		text := "is not healthy yet"
+		text, isFailed := "is not healthy yet", false
+		if state == health.Degraded && runsToCompletion(item) {
+			var why string
+			if why, isFailed = a.readFailure(ctx, item); isFailed {
+				text, message = "has failed", why
+			}
+		}
 		if message != "" {
-			text = "is not healthy yet (" + message + ")"
+			text += " (" + message + ")"
 		}
 		text += a.whyUnhealthy(ctx, p, item)
-		pending = append(pending, Failure{Item: item, Problem: Problem{Text: text, Advice: "What comes after it waits."}})
+		failure := Failure{Item: item, Problem: Problem{Text: text, Advice: "What comes after it waits."}}
+		if isFailed {
+			failed = append(failed, failure)
+		} else {
+			pending = append(pending, failure)
+		}
 	}
-	return a.gatePending(p, pending, step.Timeout)
+	result := a.gatePending(p, slices.Concat(failed, pending), step.Timeout)
+	if len(failed) > 0 { // time changes nothing
+		result.Waits.Overdue, result.Waits.Look = true, lookMax
+	}
+	return result
+}
+
+// readFailure tells a Job or Pod that has failed for good, and why.
+func (a *Applier) readFailure(ctx context.Context, item set.Item) (why string, isFailed bool) {
+	obj, err := a.api.Get(ctx, item.Ref)
+	if err != nil {
+		return "", false
+	}
+	state, message := hookState(obj, nil)
+	return joinParts(object.ConditionOf(obj, "Failed").Reason, message), state == health.Degraded
 }
 
 // readHealth is what the watches say, or, as long as they say nothing, the API server.

@@ -153,6 +153,13 @@ func (p *Progress) hasRun(item set.Item) bool {
 	return true
 }
 
+// hasFailed tells that a hook has failed before.
+func (p *Progress) hasFailed(item set.Item) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.fell[item.Run()]
+}
+
 // isRenewed tells that the manifest of a hook is another one than the object in the cluster was made of, though the
 // digest is the same: it has a certificate that was renewed, or depends on what the cluster can do. A hook that ends by
 // itself is not run again for that. The caller holds mu.
@@ -174,6 +181,8 @@ func (a *Applier) startHook(ctx context.Context, r Request, p *Progress, item se
 	p.mu.Unlock()
 	meta, err := a.api.Metadata(ctx, item.Ref)
 	switch {
+	case p.hasFailed(item) && (notThere(err) || err == nil && !isOfRun(r, item, meta)):
+		return "", nil // awaitHooks says so
 	case notThere(err):
 		return "", a.makeHook(ctx, r, p, item)
 	case err != nil:
@@ -325,6 +334,9 @@ func (a *Applier) awaitHooks(ctx context.Context, r Request, p *Progress, step o
 		if p.hasRun(item) {
 			return nil
 		}
+		if p.hasFailed(item) && !p.isMade(item) {
+			return &Problem{Text: "the hook failed before, and its object is gone", Advice: hookAdvice, Mistake: true}
+		}
 		done, problem := a.lookAtHook(ctx, r, p, item)
 		switch {
 		case problem != nil:
@@ -341,7 +353,10 @@ func (a *Applier) awaitHooks(ctx context.Context, r Request, p *Progress, step o
 		}
 		return nil
 	})
-	if err := a.noteEnded(ctx, r, p, ended); err != nil {
+	if err := ctx.Err(); err != nil {
+		return Result{Err: err} // no hook has failed by that
+	}
+	if err := a.noteEnded(ctx, r, p, ended, failures); err != nil {
 		return Result{Err: err}
 	}
 	if len(failures) > 0 {
@@ -417,19 +432,11 @@ func (a *Applier) readLast(ctx context.Context, p *Progress, item set.Item) (wat
 func hookState(obj *unstructured.Unstructured, rules []*health.Rule) (health.State, string) {
 	switch obj.GroupVersionKind().GroupKind() {
 	case schema.GroupKind{Group: "batch", Kind: "Job"}:
-		conditions, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
-		for _, one := range conditions {
-			condition, _ := one.(map[string]any)
-			if condition["status"] != "True" {
-				continue
-			}
-			message, _ := condition["message"].(string)
-			switch condition["type"] {
-			case "Complete":
-				return health.Healthy, ""
-			case "Failed":
-				return health.Degraded, message
-			}
+		if object.ConditionOf(obj, "Complete").IsTrue() {
+			return health.Healthy, ""
+		}
+		if failed := object.ConditionOf(obj, "Failed"); failed.IsTrue() {
+			return health.Degraded, failed.Message
 		}
 		return health.Progressing, ""
 	case schema.GroupKind{Kind: "Pod"}:
@@ -450,20 +457,28 @@ func hookState(obj *unstructured.Unstructured, rules []*health.Rule) (health.Sta
 	return h.State, h.Message
 }
 
-// noteEnded writes down which hooks ended well, before anything is done about their objects.
-func (a *Applier) noteEnded(ctx context.Context, r Request, p *Progress, ended []set.Item) error {
-	if len(ended) == 0 {
+// noteEnded writes down which hooks ended, well or not, before anything is done about their objects.
+func (a *Applier) noteEnded(ctx context.Context, r Request, p *Progress, well []set.Item, failures []Failure) error {
+	if len(well)+len(failures) == 0 {
 		return nil
 	}
 	p.mu.Lock()
-	for _, item := range ended {
+	for _, item := range well {
 		p.ran[item.Run()] = true
+		delete(p.fell, item.Run())
 	}
-	ran := slices.SortedFunc(maps.Keys(p.ran), func(a, b object.Run) int {
+	for _, failure := range failures {
+		p.fell[failure.Item.Run()] = true
+	}
+	ran, failed := sortRuns(p.ran), sortRuns(p.fell)
+	p.mu.Unlock()
+	return r.Note(ctx, ran, failed)
+}
+
+func sortRuns(runs map[object.Run]bool) []object.Run {
+	return slices.SortedFunc(maps.Keys(runs), func(a, b object.Run) int {
 		return cmp.Or(object.Compare(a.Key, b.Key), cmp.Compare(a.Nth, b.Nth))
 	})
-	p.mu.Unlock()
-	return r.Note(ctx, ran)
 }
 
 // failHooks ends the sync. The policies are carried out over the hooks that failed, and over those before them.

@@ -74,6 +74,8 @@ type Progress struct {
 	// Ran lists the hooks that have ended well. The list stays when the digest is applied: the digest may have to be
 	// rendered anew.
 	Ran []object.Run `json:"ran,omitempty"`
+	// Failed lists the hooks that have ended otherwise: the objects may be gone.
+	Failed []object.Run `json:"failed,omitempty"`
 }
 
 // Applied says what was applied, completely, last.

@@ -236,8 +236,8 @@ func (w *worker) runLast(ctx, patience context.Context, service desired.Service,
 	digest := removalOf(record)
 	// A hook of both moments runs twice: it is numbered over both of them.
 	hooks := slices.DeleteFunc(apply.Runs(digest, items, object.Removal), func(item set.Item) bool { return item.Hook&moment == 0 })
-	request := apply.Request{Service: w.site.name, Digest: digest, Again: w.again, Unsealed: !record.Release.Sealed, Set: objects, Sync: service.Sync, Record: record, Mask: w.site.maskOf(service, record, objects), Note: func(ctx context.Context, ran []object.Run) error {
-		return w.site.noteRuns(ctx, w.progress, inventory.Progress{Digest: digest, Ran: ran}, record.Release)
+	request := apply.Request{Service: w.site.name, Digest: digest, Again: w.again, Unsealed: !record.Release.Sealed, Set: objects, Sync: service.Sync, Record: record, Mask: w.site.maskOf(service, record, objects), Note: func(ctx context.Context, ran, failed []object.Run) error {
+		return w.site.noteRuns(ctx, w.progress, inventory.Progress{Digest: digest, Ran: ran, Failed: failed}, record.Release)
 	}}
 	if w.progress == nil {
 		if moment == object.PostDelete {

@@ -505,7 +505,7 @@ func (t *Trial) tryTest(ctx, patience context.Context, in *Input, s *state, a at
 	item.Flags &^= object.DeleteBefore | object.DeleteSucceeded | object.DeleteFailed // its logs come first
 	request := apply.Request{
 		Service: t.name, Digest: fmt.Sprintf("test %s %d", s.Run.ID, one.Attempt), Set: a.objects, Sync: in.Service.Sync, Record: in.Record, Mask: in.Mask,
-		Note: func(context.Context, []object.Run) error { return nil },
+		Note: func(_ context.Context, _, _ []object.Run) error { return nil },
 	}
 	if t.progress == nil {
 		t.progress = t.runner.Applier.BeginHooks(request, []set.Item{item}, object.Test)

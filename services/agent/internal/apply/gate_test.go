@@ -1,0 +1,156 @@
+package apply
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"fairlead.dev/services/agent/internal/inventory"
+	"fairlead.dev/services/agent/internal/memory"
+	"fairlead.dev/services/agent/internal/object"
+	"fairlead.dev/services/agent/internal/order"
+	"fairlead.dev/services/agent/internal/set"
+	"fairlead.dev/services/agent/internal/watch"
+)
+
+// holding is a cluster with one object of each kind.
+type holding struct {
+	API
+
+	objects map[string]*unstructured.Unstructured // by kind
+}
+
+func (h *holding) Get(_ context.Context, ref object.Ref) (*unstructured.Unstructured, error) {
+	if obj := h.objects[ref.Kind]; obj != nil {
+		return obj, nil
+	}
+	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: ref.Kind}, ref.Name)
+}
+
+func (h *holding) Metadata(ctx context.Context, ref object.Ref) (*metav1.PartialObjectMetadata, error) {
+	obj, err := h.Get(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	return &metav1.PartialObjectMetadata{
+		ObjectMeta: metav1.ObjectMeta{UID: obj.GetUID(), Annotations: obj.GetAnnotations()},
+	}, nil
+}
+
+func (*holding) Select(context.Context, schema.GroupVersionKind, string, metav1.ListOptions) ([]*unstructured.Unstructured, error) {
+	return nil, nil
+}
+
+func (h *holding) Delete(_ context.Context, ref object.Ref, _ types.UID) error {
+	delete(h.objects, ref.Kind)
+	return nil
+}
+
+// blind sees nothing of objects.
+type blind struct{}
+
+func (blind) Follow(string, *unstructured.Unstructured) {}
+func (blind) Last(types.UID) (watch.Last, bool)         { return watch.Last{}, false }
+func (blind) Unfollow(string)                           {}
+
+func newApplier(api API) *Applier { return New(api, NewWidth(), memory.New(func(string) {}), blind{}) }
+
+func refOf(group, kind, name string) object.Ref {
+	return object.Ref{Key: object.Key{Group: group, Kind: kind, Namespace: "shop", Name: name}, Version: "v1"}
+}
+
+func madeOf(ref object.Ref, status map[string]any) *unstructured.Unstructured {
+	obj := &unstructured.Unstructured{Object: map[string]any{"status": status}}
+	obj.SetGroupVersionKind(ref.GVK())
+	obj.SetNamespace(ref.Namespace)
+	obj.SetName(ref.Name)
+	obj.SetUID(types.UID("uid of " + ref.Name))
+	return obj
+}
+
+func failedJob(ref object.Ref) *unstructured.Unstructured {
+	return madeOf(ref, map[string]any{"conditions": []any{map[string]any{
+		"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "message": "Job has reached the limit",
+	}}})
+}
+
+// What has failed for good becomes healthy by no wait.
+func TestAWaveDoesNotWaitForWhatHasFailed(t *testing.T) {
+	t.Parallel()
+	web, job, pod := refOf("apps", "Deployment", "web"), refOf("batch", "Job", "migrate"), refOf("", "Pod", "check")
+	for name, test := range map[string]struct {
+		objects []*unstructured.Unstructured
+		overdue bool
+		why     string
+	}{
+		"a Job that failed": {
+			[]*unstructured.Unstructured{failedJob(job), madeOf(pod, map[string]any{"phase": "Running"})}, true,
+			"Job shop/migrate has failed (BackoffLimitExceeded: Job has reached the limit), and 2 more objects",
+		},
+		"a Pod that failed": {
+			[]*unstructured.Unstructured{
+				madeOf(job, nil), madeOf(pod, map[string]any{"phase": "Failed", "message": "it was evicted"}),
+			}, true,
+			"Pod shop/check has failed (it was evicted), and 2 more objects",
+		},
+		"they run": {
+			[]*unstructured.Unstructured{madeOf(job, nil), madeOf(pod, map[string]any{"phase": "Running"})}, false,
+			"Deployment shop/web is not healthy yet (",
+		},
+	} {
+		there := &holding{objects: map[string]*unstructured.Unstructured{"Deployment": madeOf(web, nil)}}
+		for _, obj := range test.objects {
+			there.objects[obj.GetKind()] = obj
+		}
+		items := []set.Item{{Ref: web}, {Ref: job}, {Ref: pod}}
+		a, request := newApplier(there), Request{Service: "web"}
+		p := a.newProgress(request, items, []order.Step{{Items: items, Gate: true, Timeout: time.Hour}})
+		got := a.Advance(t.Context(), request, p)
+		if got.Waits == nil || got.Waits.Overdue != test.overdue || !strings.HasPrefix(got.Waits.Why, test.why) {
+			t.Errorf("%s: got %+v", name, got.Waits)
+		}
+	}
+}
+
+// A hook whose policy deletes it when it fails leaves nothing in the cluster but what the record says.
+func TestAFailedHookWhoseObjectWentIsNotRunAgain(t *testing.T) {
+	t.Parallel()
+	item := set.Item{Ref: refOf("batch", "Job", "migrate"), Hook: object.PreSync, Flags: object.DeleteFailed}
+	request := Request{Service: "web", Digest: "d1"}
+	var noted inventory.Progress
+	request.Note = func(_ context.Context, ran, failed []object.Run) error {
+		noted = inventory.Progress{Digest: "d1", Ran: ran, Failed: failed}
+		return nil
+	}
+	job := failedJob(item.Ref)
+	job.SetAnnotations(map[string]string{runAnnotation: sealedRun(request, item)})
+	there := &holding{objects: map[string]*unstructured.Unstructured{"Job": job}}
+	run := func() Result {
+		a := newApplier(there)
+		return a.Advance(t.Context(), request, a.BeginHooks(request, []set.Item{item}, object.PreSync))
+	}
+	if got := run(); !got.Final || len(there.objects) > 0 || !slices.Equal(noted.Failed, []object.Run{item.Run()}) {
+		t.Fatalf("got %+v, noted %+v, left %v", got, noted, there.objects)
+	}
+	request.Record.Progress = noted
+	const want = "the hook failed before, and its object is gone"
+	if got := run(); !got.Final || len(got.Failures) != 1 || got.Failures[0].Problem.Text != want {
+		t.Errorf("after a restart: %+v", got)
+	}
+	for name, other := range map[string]Request{
+		"another digest": {Service: "web", Digest: "d2", Record: request.Record},
+		"again":          {Service: "web", Digest: "d1", Record: request.Record, Again: true},
+	} {
+		if newApplier(there).BeginHooks(other, []set.Item{item}, object.PreSync).hasFailed(item) {
+			t.Errorf("%s: the hook is not run", name)
+		}
+	}
+}
