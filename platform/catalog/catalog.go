@@ -61,8 +61,8 @@ type Catalog struct {
 
 type timing struct{ silence, firstBackoff, lastBackoff, saveDelay time.Duration }
 
-// Open loads the snapshot in dir, creating the folder if need be. A snapshot that is bad is put aside
-// and the catalog begins empty and not ready. Open dials nothing: Run does. Only these kinds are followed (none named:
+// Open loads the snapshot in dir, creating the folder if need be. A snapshot that is bad is put aside, or stays where
+// the disk takes nothing, and the catalog begins empty and not ready. Open dials nothing: Run does. Only these kinds are followed (none named:
 // all); of the others the catalog looks as if there were none.
 func Open(dir string, client consolev1connect.CatalogServiceClient, log *slog.Logger, kinds ...consolev1.Kind) (*Catalog, error) {
 	if err := durable.Sweep(dir); err != nil {
@@ -81,13 +81,12 @@ func Open(dir string, client consolev1connect.CatalogServiceClient, log *slog.Lo
 	case err == nil:
 		c.live, c.token, c.revision, c.heard, c.ready = snap.state, snap.token, snap.revision, snap.saved, true
 		if err := c.disk.reopen(c.file, snap); err != nil {
-			log.Warn("catalog snapshot will be written anew", "err", err)
+			log.Warn("catalog snapshot can't be written on: it is read, and a new one is begun with the next change", "err", err)
 		}
 	case !errors.Is(err, os.ErrNotExist):
-		log.Warn("catalog snapshot is bad, it is put aside", "err", err)
-		if err := os.Rename(c.file, c.file+".bad"); err != nil {
-			return nil, fmt.Errorf("open catalog: %w", err)
-		}
+		aside := c.file + ".bad"
+		log.Warn("catalog snapshot is bad and put aside: the whole catalog is asked for, and until the console answers there is none",
+			"file", aside, "err", errors.Join(err, os.Rename(c.file, aside)))
 	}
 	return c, nil
 }

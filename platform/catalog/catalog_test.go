@@ -509,6 +509,25 @@ func TestBadSnapshotIsPutAside(t *testing.T) {
 	}
 }
 
+// On a disk that takes nothing the bad file stays, and the catalog comes from the console.
+func TestBadSnapshotThatCantBePutAsideStopsNoStart(t *testing.T) {
+	t.Parallel()
+	con, client := newConsole(t)
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "catalog.snapshot"), []byte("hello"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "catalog.snapshot.bad", "in the way"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c := open(t, dir, client)
+	run(t, c)
+	sub := c.Subscribe()
+	defer sub.Close()
+	con.next(t).say(t, shop()...)
+	await(t, sub, func() bool { return c.Ready() == nil })
+}
+
 func TestOnlyTheKindsThatAreWantedAreKept(t *testing.T) {
 	t.Parallel()
 	con, client := newConsole(t)

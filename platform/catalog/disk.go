@@ -61,7 +61,7 @@ func (d *disk) reopen(path string, snap snapshot) error {
 // saveLoop writes changes to the disk some time after they came, and once more at the end.
 func (c *Catalog) saveLoop(ctx context.Context) {
 	defer func() { _ = c.disk.close() }() // the bytes that count were synced
-	wait := c.timing.saveDelay
+	wait, failed := c.timing.saveDelay, false
 	for last := false; !last; {
 		select {
 		case <-ctx.Done():
@@ -69,9 +69,15 @@ func (c *Catalog) saveLoop(ctx context.Context) {
 		}
 		retry.Sleep(ctx, wait)
 		wait, last = c.timing.saveDelay, ctx.Err() != nil
-		if err := c.save(); err != nil {
-			// The catalog works on without; a restart resumes from an older one.
-			c.log.Warn("save catalog snapshot", "err", err)
+		err := c.save()
+		switch {
+		case err != nil && !failed:
+			c.log.Warn("catalog snapshot can't be saved: all is served, and a restart begins with an older one. Free or repair the disk",
+				"file", c.file, "err", err)
+		case err == nil && failed:
+			c.log.Info("catalog snapshot is saved again", "file", c.file)
+		}
+		if failed = err != nil; failed {
 			wait = c.timing.lastBackoff
 			c.markDirty()
 		}

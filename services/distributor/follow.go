@@ -91,8 +91,8 @@ func (s *Service) gather(first plan.Answer) []plan.Answer {
 func (s *Service) settle(ctx context.Context, c plan.Change) {
 	s.store.Pin(s.plan.InUse())
 	if err := s.ledger.Record(c); err != nil {
-		// Served on all the same; a restart asks the gitcaches again.
-		s.deps.Log.Warn("what is delivered could not be written to the disk", "err", err)
+		s.deps.Log.Warn("what is delivered can't be written to the disk: it is served, and a restart asks the gitcaches again. Free or repair the disk",
+			"err", err)
 	}
 	s.nudge(ctx, c.Clusters, s.digests(ctx, c.Delivered))
 	s.resolve.Kick()
