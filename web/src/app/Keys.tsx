@@ -123,7 +123,7 @@ export function Keys({ help }: { help: React.RefObject<HTMLDialogElement | null>
         <dt>
           <kbd>.</kbd>
         </dt>
-        <dd>show what waits while a log is paused</dd>
+        <dd>show what waits: lines of a paused log, rows of a list that stays in place</dd>
         <dt>
           <kbd>x</kbd>
         </dt>

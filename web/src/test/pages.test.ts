@@ -10,11 +10,12 @@ import type { Kind as ClusterKind } from '../cluster/kinds'
 import { podsOfObject } from '../cluster/pods'
 import { Refused } from '../cluster/request'
 import { findingOf } from '../cluster/why'
-import { RoleService } from '../gen/fairlead/console/v1/access_service_pb'
+import { AccessService, RoleService } from '../gen/fairlead/console/v1/access_service_pb'
 import { ClusterService } from '../gen/fairlead/console/v1/cluster_service_pb'
 import { ConfigSetSchema, ConfigUserSchema } from '../gen/fairlead/console/v1/config_set_service_pb'
 import { PlannedAction, PlannedServiceSchema } from '../gen/fairlead/console/v1/global_service_service_pb'
 import { GrantService } from '../gen/fairlead/console/v1/grant_service_pb'
+import { LiveService } from '../gen/fairlead/console/v1/live_service_pb'
 import { ObjectService } from '../gen/fairlead/console/v1/object_service_pb'
 import { ProjectSchema } from '../gen/fairlead/console/v1/project_service_pb'
 import { ClusterStatusSchema, ServiceSchema } from '../gen/fairlead/console/v1/resources_pb'
@@ -30,7 +31,8 @@ import { textOf } from '../pages/source/content'
 import { connectionOf } from '../state/states'
 import { undoAll, undoOf } from '../state/undo'
 import { lossOf, lossOfPlan } from '../ui/deletion'
-import { lossOfService } from '../ui/losses'
+import { Held } from '../ui/held'
+import { lossOfCluster, lossOfService } from '../ui/losses'
 import { kindNamed, kinds, manifest, type ResourceKind } from '../ui/resources'
 import { bytesOf, ofKind } from '../ui/text'
 import { Tray } from '../ui/tray'
@@ -507,6 +509,27 @@ describe('what is said of a deletion', () => {
       'Cluster edge-1 keeps 2 objects, without the mark of the service.',
     )
   })
+  test('counts the services of a cluster that the person sees, and says that there may be others', async () => {
+    const of = (administrator: boolean | undefined) =>
+      lossOfCluster(
+        'edge-1',
+        createRouterTransport((router) => {
+          router.rpc(LiveService.method.countResources, () => ({ counts: [{ count: 3 }] }))
+          router.rpc(AccessService.method.getCaller, () => {
+            if (administrator === undefined) throw new ConnectError('away', Code.Unavailable)
+            return { administrator }
+          })
+        }),
+      )
+    expect((await of(true)).says[1]).toMatch(/^What is applied there of its 3 services stays, /)
+    for (const not of [false, undefined]) {
+      const { says } = await of(not)
+      expect(says[1]).toMatch(/^What is applied there stays, /)
+      expect(says[2]).toBe(
+        'You may see 3 services of the cluster. If it has others, the same holds for them.',
+      )
+    }
+  })
   test('waits for a cluster that is away', async () => {
     const { says, keep } = await loss(false)
     expect(says[0]).toBe('Cluster edge-1 is not connected: nothing is deleted there until it is back.')
@@ -625,22 +648,83 @@ test('several objects of a kind have its plural, and no more than the first are 
   expect(ofKind('Pod', [], 1200)).toBe('1,200 Pods')
 })
 
+describe('the rows of a list that a person is in', () => {
+  const row = (text: string) => ({ name: text[0] ?? '', text })
+  const rowsOf = (...texts: string[]) => texts.map(row)
+  const list = () => {
+    const draw = vi.fn()
+    const held = new Held<ReturnType<typeof row>>(draw)
+    const take = (of: string, ...texts: string[]) => {
+      const { rows, waiting } = held.take(of, rowsOf(...texts), (r) => r.name)
+      return [rows.map((r) => r.text).join(' '), waiting && { ...waiting, gone: [...waiting.gone].join('') }]
+    }
+    return { draw, held, take }
+  }
+  test('stay in place: they change where they are, and what came or went waits', () => {
+    const { draw, held, take } = list()
+    expect(take('q', 'a1', 'b1', 'c1')).toEqual(['a1 b1 c1', undefined])
+    held.enter('pointer')
+    expect(take('q', 'a2', 'b1', 'c1')).toEqual(['a2 b1 c1', undefined])
+    expect(take('q', 'd1', 'c2', 'a3')).toEqual(['a3 b1 c2', { came: 1, gone: 'b', moved: true }])
+    expect(draw).not.toHaveBeenCalled()
+    held.leave('pointer')
+    expect(draw).toHaveBeenCalledTimes(1)
+    expect(take('q', 'd1', 'c2', 'a3')).toEqual(['d1 c2 a3', undefined])
+  })
+  test('stay while the pointer or the focus is among them', () => {
+    const { held, take } = list()
+    take('q', 'a', 'b')
+    held.enter('pointer')
+    held.enter('focus')
+    held.leave('pointer')
+    expect(take('q', 'b', 'a')[0]).toBe('a b')
+    held.leave('focus')
+    expect(take('q', 'b', 'a')[0]).toBe('b a')
+  })
+  test('answer another question at once', () => {
+    const { held, take } = list()
+    take('by name', 'a', 'b')
+    held.enter('pointer')
+    expect(take('by state', 'b', 'a')).toEqual(['b a', undefined])
+  })
+  test('take their order again a minute after the last sign of the person', () => {
+    vi.useFakeTimers()
+    try {
+      const { draw, held, take } = list()
+      take('q', 'a', 'b')
+      held.enter('pointer')
+      expect(take('q', 'b', 'a')[0]).toBe('a b')
+      vi.advanceTimersByTime(59_000)
+      held.enter('pointer')
+      vi.advanceTimersByTime(59_000)
+      expect([take('q', 'b', 'a')[0], draw.mock.calls.length]).toEqual(['a b', 0])
+      vi.advanceTimersByTime(2_000)
+      expect([take('q', 'b', 'a')[0], draw.mock.calls.length]).toEqual(['b a', 1])
+    } finally {
+      vi.useRealTimers()
+    }
+  })
+})
+
 test('each kind is deleted by its own method', () => {
   expect(kinds.map((k) => k.remove.name)).toEqual(kinds.map((k) => `Delete${k.name}`))
   for (const k of kinds) expect(k.remove.parent).toBe(k.get.parent)
 })
 
 test('what a global service deletes is named with its clusters, and many want the name typed', () => {
-  const plan = (listed: number, deleted: number) =>
-    lossOfPlan({
-      services: [
-        ...Array.from({ length: listed }, (_, i) =>
-          planned(`web-edge-${i}`, `edge-${i}`, PlannedAction.DELETE),
-        ),
-        planned('web-hub', 'hub', PlannedAction.KEEP),
-      ],
-      deleted,
-    })
+  const plan = (listed: number, deleted: number, all = true) =>
+    lossOfPlan(
+      {
+        services: [
+          ...Array.from({ length: listed }, (_, i) =>
+            planned(`web-edge-${i}`, `edge-${i}`, PlannedAction.DELETE),
+          ),
+          planned('web-hub', 'hub', PlannedAction.KEEP),
+        ],
+        deleted,
+      },
+      all,
+    )
   const planned = (name: string, cluster: string, action: PlannedAction) =>
     create(PlannedServiceSchema, { name, cluster, action })
   expect(plan(1, 1)).toEqual({
@@ -656,4 +740,5 @@ test('what a global service deletes is named with its clusters, and many want th
   expect(many).toMatchObject({ says: expect.stringContaining('clusters lose the service, with') })
   expect((many as { each: string[] }).each.at(-1)).toBe('200 services more, which the hub does not list')
   expect([plan(10, 10).grave, plan(11, 11).grave]).toEqual([false, true])
+  expect(plan(1, 1, false).says.at(-1)).toMatch(/^Only services that you may see are counted here\. /)
 })

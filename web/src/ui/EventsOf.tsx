@@ -6,6 +6,8 @@ import { useLive } from '../live/live'
 import { When } from '../live/When'
 import { State } from '../state/State'
 import { Export } from './Export'
+import { HeldSays } from './HeldSays'
+import { useHeld } from './held'
 import { Empty, Pager, usePages } from './Pager'
 import { Failed, Stale, Waiting } from './Panel'
 import { Said } from './Said'
@@ -18,6 +20,8 @@ export function EventsOf({ filter, size, name = 'events' }: { filter: string; si
     { filter, pageSize: size, pageToken: pages.token },
     { keep: true },
   )
+  const question = list.isPlaceholderData ? '' : `${filter}\n${size}\n${pages.token}`
+  const held = useHeld(question, list.data?.events, (e) => e.id)
   const fresh = useFreshness([list])
   const again = () => void list.refetch()
   if (list.error && !list.data)
@@ -29,7 +33,7 @@ export function EventsOf({ filter, size, name = 'events' }: { filter: string; si
     )
   if (!list.data) return <Waiting what="events" />
   const pager = <Pager pages={pages} next={list.data.nextPageToken} size={size} total={undefined} />
-  if (list.data.events.length === 0)
+  if (held.rows.length === 0)
     return (
       <>
         <Stale of={fresh} again={again} />
@@ -42,41 +46,45 @@ export function EventsOf({ filter, size, name = 'events' }: { filter: string; si
   return (
     <>
       <Stale of={fresh} again={again} />
-      <Export name={name} columns={columns} rows={list.data.events.map(rowOf)} />
-      <div className={fresh.stale || fresh.failure ? 'table-wrap stale' : 'table-wrap'}>
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">When</th>
-              <th scope="col">Type</th>
-              <th scope="col">About</th>
-              <th scope="col">What happened</th>
-              <th scope="col">Who</th>
-            </tr>
-          </thead>
-          <tbody>
-            {list.data.events.map((e) => (
-              <tr key={e.id}>
-                <td>
-                  <When of={e.time} />
-                </td>
-                <td>
-                  {e.severity === Severity.ERROR && <State of="failed" word="error" />}{' '}
-                  {e.severity === Severity.WARNING && <State of="degraded" word="warning" />} {plain(e.type)}
-                </td>
-                <td>
-                  {e.service && <Link to={`/service/${e.service}`}>{e.service}</Link>}{' '}
-                  {e.cluster && <Link to={`/cluster/${e.cluster}`}>{e.cluster}</Link>} {e.source}
-                </td>
-                <td>
-                  <Said of={e.message} max={600} />{' '}
-                  <span className="mono quiet">{shortCommit(e.commit)}</span>
-                </td>
-                <td>{plain(e.actor)}</td>
+      <Export name={name} columns={columns} rows={held.rows.map(rowOf)} />
+      <div ref={held.ref}>
+        <div className={fresh.stale || fresh.failure ? 'table-wrap stale' : 'table-wrap'}>
+          <table>
+            <thead>
+              <tr>
+                <th scope="col">When</th>
+                <th scope="col">Type</th>
+                <th scope="col">About</th>
+                <th scope="col">What happened</th>
+                <th scope="col">Who</th>
               </tr>
-            ))}
-          </tbody>
-        </table>
+            </thead>
+            <tbody>
+              {held.rows.map((e) => (
+                <tr key={e.id}>
+                  <td>
+                    <When of={e.time} />
+                  </td>
+                  <td>
+                    {e.severity === Severity.ERROR && <State of="failed" word="error" />}{' '}
+                    {e.severity === Severity.WARNING && <State of="degraded" word="warning" />}{' '}
+                    {plain(e.type)}
+                  </td>
+                  <td>
+                    {e.service && <Link to={`/service/${e.service}`}>{e.service}</Link>}{' '}
+                    {e.cluster && <Link to={`/cluster/${e.cluster}`}>{e.cluster}</Link>} {e.source}
+                  </td>
+                  <td>
+                    <Said of={e.message} max={600} />{' '}
+                    <span className="mono quiet">{shortCommit(e.commit)}</span>
+                  </td>
+                  <td>{plain(e.actor)}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+        <HeldSays {...held} />
       </div>
       {pager}
     </>

@@ -1,5 +1,7 @@
 import { failureOf } from '../hub/errors'
 import { type Answered, useFreshness } from '../live/asked'
+import { HeldSays } from './HeldSays'
+import type { HeldRows } from './held'
 import { Failed, Stale, Waiting } from './Panel'
 
 type Asked = Answered & { data: unknown; isPending: boolean; refetch: () => unknown }
@@ -9,12 +11,15 @@ export function List({
   what,
   of,
   count,
+  held,
   nothing,
   children,
 }: {
   what: string
   of: Asked
   count: number | undefined
+  // Rows that stay in place while a person is among them.
+  held?: Omit<HeldRows<unknown>, 'rows'>
   nothing: React.ReactNode
   children: React.ReactNode
 }) {
@@ -27,8 +32,11 @@ export function List({
       {of.isPending && <Waiting what={what} />}
       {count === 0 && nothing}
       {count !== undefined && count > 0 && (
-        <div className={fresh.stale || fresh.failure ? 'table-wrap stale' : 'table-wrap'}>
-          <table>{children}</table>
+        <div ref={held?.ref}>
+          <div className={fresh.stale || fresh.failure ? 'table-wrap stale' : 'table-wrap'}>
+            <table>{children}</table>
+          </div>
+          {held && <HeldSays {...held} />}
         </div>
       )}
     </>

@@ -4,6 +4,7 @@ import type { Metadata } from '../gen/fairlead/console/v1/resources_pb'
 import { Age } from '../live/Age'
 import { useLive } from '../live/live'
 import { Export } from './Export'
+import { useHeld } from './held'
 import { List } from './List'
 import { Pager, usePages } from './Pager'
 import { held, type ResourceKind, written } from './resources'
@@ -22,6 +23,8 @@ export function Resources<T extends Message & { metadata?: Metadata | undefined 
   const pages = usePages(of.path, of.path)
   const list = useLive(of.list, { pageSize: size, pageToken: pages.token } as never, { keep: true })
   const found = held(of.list, list.data) as T[] | undefined
+  const nameIn = (r: T) => r.metadata?.name ?? ''
+  const inPlace = useHeld(list.isPlaceholderData ? '' : `${of.path}\n${pages.token}`, found, nameIn)
   const next = (list.data as unknown as { nextPageToken?: string } | undefined)?.nextPageToken ?? ''
   return (
     <section className="panel">
@@ -31,7 +34,7 @@ export function Resources<T extends Message & { metadata?: Metadata | undefined 
           <Export
             name={of.path}
             columns={['name', 'labels', 'spec']}
-            rows={(found ?? []).map((r) => rowOf(of, r))}
+            rows={inPlace.rows.map((r) => rowOf(of, r))}
           />{' '}
           <Link to={`/apply?kind=${of.name}`}>New</Link>
         </span>
@@ -39,12 +42,13 @@ export function Resources<T extends Message & { metadata?: Metadata | undefined 
       <List
         what={of.plural}
         of={list}
-        count={found?.length}
+        count={found && inPlace.rows.length}
+        held={inPlace}
         nothing={<p>There are none that you may see.</p>}
       >
         <tbody>
-          {found?.map((r) => (
-            <tr key={r.metadata?.name}>
+          {inPlace.rows.map((r) => (
+            <tr key={nameIn(r)} className={inPlace.waiting?.gone.has(nameIn(r)) ? 'stale' : undefined}>
               <td className="name">
                 <Link to={`/${of.path}/${r.metadata?.name}`}>{r.metadata?.name}</Link>
               </td>

@@ -6,6 +6,7 @@ import { RecordingService } from '../../gen/fairlead/console/v1/recording_servic
 import { Age } from '../../live/Age'
 import { age } from '../../live/ages'
 import { Export } from '../../ui/Export'
+import { useHeld } from '../../ui/held'
 import { List } from '../../ui/List'
 import { Empty, Pager, usePages } from '../../ui/Pager'
 import { bytesOf, isoOf, plain } from '../../ui/text'
@@ -28,7 +29,9 @@ export function Recordings() {
     { placeholderData: keepPreviousData },
   )
   const found = list.data?.recordings
-  const rows = (found ?? []).map((r) => ({
+  const question = list.isPlaceholderData ? '' : `${cluster}\n${subject}\n${pages.token}`
+  const held = useHeld(question, found, (r) => r.id)
+  const rows = held.rows.map((r) => ({
     id: r.id,
     subject: r.subject,
     cluster: r.cluster,
@@ -71,7 +74,8 @@ export function Recordings() {
       <List
         what="recordings"
         of={list}
-        count={found?.length}
+        count={found && held.rows.length}
+        held={held}
         nothing={
           <Empty pages={pages}>
             <p>
@@ -91,7 +95,7 @@ export function Recordings() {
           </tr>
         </thead>
         <tbody>
-          {found?.map((r) => (
+          {held.rows.map((r) => (
             <tr key={r.id}>
               <td className="name">
                 <Link to={`/recording/${encodeURIComponent(r.id)}`}>{plain(r.subject, 300)}</Link>

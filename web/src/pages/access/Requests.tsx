@@ -17,6 +17,7 @@ import { State } from '../../state/State'
 import type { State as Name } from '../../state/states'
 import { put, useChange } from '../../ui/address'
 import { Export } from '../../ui/Export'
+import { useHeld } from '../../ui/held'
 import { List } from '../../ui/List'
 import { Opened } from '../../ui/Opened'
 import { useOnce } from '../../ui/once'
@@ -49,7 +50,8 @@ export function Requests() {
   const caller = useQuery(AccessService.method.getCaller, {}, { refetchInterval: 60_000 })
   const found = list.data?.requests
   const changed = () => void list.refetch()
-  const rows = (found ?? []).map((r) => ({
+  const held = useHeld(list.isPlaceholderData ? '' : `${all}\n${pages.token}`, found, (r) => r.id)
+  const rows = held.rows.map((r) => ({
     id: r.id,
     state: states[r.state]?.[1] ?? '',
     subject: r.subject,
@@ -79,7 +81,8 @@ export function Requests() {
       <List
         what="requests"
         of={list}
-        count={found?.length}
+        count={found && held.rows.length}
+        held={held}
         nothing={
           <Empty pages={pages}>
             <p>{all ? 'Nobody has asked.' : 'Nothing waits, and nothing is lent.'}</p>
@@ -96,7 +99,7 @@ export function Requests() {
           </tr>
         </thead>
         <tbody>
-          {found?.map((r) => (
+          {held.rows.map((r) => (
             <Row key={r.id} of={r} mine={r.subject === caller.data?.subject} changed={changed} />
           ))}
         </tbody>

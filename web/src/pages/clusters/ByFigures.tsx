@@ -8,6 +8,7 @@ import { figureColumns, follows } from '../../state/views'
 import { Column } from '../../ui/Column'
 import { Export } from '../../ui/Export'
 import { FigureCells } from '../../ui/Figures'
+import { useHeld } from '../../ui/held'
 import { List } from '../../ui/List'
 import { Empty, Pager, usePages } from '../../ui/Pager'
 import { Said } from '../../ui/Said'
@@ -27,12 +28,15 @@ export function ByFigures() {
     { filter, orderBy, pageSize: size, pageToken: pages.token },
     { keep: true },
   )
+  const question = list.isPlaceholderData ? '' : `${filter}\n${orderBy}\n${pages.token}`
+  const held = useHeld(question, list.data?.views, (v) => v.cluster)
   return (
     <>
       <List
         what="the figures of clusters"
         of={list}
-        count={list.data?.views.length}
+        count={list.data && held.rows.length}
+        held={held}
         nothing={
           <Empty pages={pages}>
             <p>{filter ? 'No cluster fits.' : 'No cluster has joined: join one.'}</p>
@@ -48,8 +52,11 @@ export function ByFigures() {
           </tr>
         </thead>
         <tbody>
-          {list.data?.views.map((v) => (
-            <tr key={v.cluster} className={follows(v) ? '' : 'away'}>
+          {held.rows.map((v) => (
+            <tr
+              key={v.cluster}
+              className={held.waiting?.gone.has(v.cluster) ? 'stale' : follows(v) ? '' : 'away'}
+            >
               <td className="name">
                 {!v.connected && <State of="unknown" word="" note="not connected" />}
                 <Link to={`/cluster/${v.cluster}`}>{plain(v.cluster, 63)}</Link>
@@ -71,11 +78,7 @@ export function ByFigures() {
         </tbody>
       </List>
       <div className="head">
-        <Export
-          name="figures"
-          columns={columns(list.data?.views ?? [])}
-          rows={(list.data?.views ?? []).map(rowOf)}
-        />
+        <Export name="figures" columns={columns(held.rows)} rows={held.rows.map(rowOf)} />
         <Pager pages={pages} next={list.data?.nextPageToken ?? ''} size={size} total={list.data?.totalSize} />
       </div>
     </>

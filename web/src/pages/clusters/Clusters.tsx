@@ -11,6 +11,7 @@ import { State as Shown } from '../../state/State'
 import { connectionOf, type State, worst, worstFirst } from '../../state/states'
 import { Column } from '../../ui/Column'
 import { Export } from '../../ui/Export'
+import { useHeld } from '../../ui/held'
 import { List } from '../../ui/List'
 import { Empty, Pager, usePages } from '../../ui/Pager'
 import { Title } from '../../ui/Panel'
@@ -61,6 +62,8 @@ function Listed() {
     },
     { keep: true },
   )
+  const question = list.isPlaceholderData ? '' : `${filter}\n${orderBy}\n${pages.token}`
+  const held = useHeld(question, list.data?.clusters, nameOf)
   const counts = useLive(LiveService.method.countResources, {
     kind: Kind.SERVICE,
     groupBy: ['cluster', 'state'],
@@ -71,7 +74,8 @@ function Listed() {
       <List
         what="clusters"
         of={list}
-        count={list.data?.clusters.length}
+        count={list.data && held.rows.length}
+        held={held}
         nothing={
           <Empty pages={pages}>
             <p>{filter ? 'No cluster fits.' : 'No cluster has joined: join one.'}</p>
@@ -90,8 +94,8 @@ function Listed() {
           </tr>
         </thead>
         <tbody>
-          {list.data?.clusters.map((c) => (
-            <tr key={c.metadata?.name}>
+          {held.rows.map((c) => (
+            <tr key={nameOf(c)} className={held.waiting?.gone.has(nameOf(c)) ? 'stale' : undefined}>
               <td className="name">
                 <Link to={`/cluster/${c.metadata?.name}`}>{c.metadata?.name}</Link>
                 {c.status?.connected && c.status.clusterProblem && (
@@ -119,13 +123,15 @@ function Listed() {
         <Export
           name="clusters"
           columns={columns}
-          rows={(list.data?.clusters ?? []).map((c) => rowOf(c, states.get(c.metadata?.name ?? '')))}
+          rows={held.rows.map((c) => rowOf(c, states.get(nameOf(c))))}
         />
         <Pager pages={pages} next={list.data?.nextPageToken ?? ''} size={size} total={undefined} />
       </div>
     </>
   )
 }
+
+const nameOf = (c: Cluster) => c.metadata?.name ?? ''
 
 // How many services a cluster has, as its worst one is.
 function ServicesOf({ of, cluster }: { of: Map<State, number> | undefined; cluster: string }) {

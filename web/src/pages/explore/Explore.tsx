@@ -10,6 +10,8 @@ import { useFreshness } from '../../live/asked'
 import { Since } from '../../live/Since'
 import { put, useChange } from '../../ui/address'
 import { Export } from '../../ui/Export'
+import { HeldSays } from '../../ui/HeldSays'
+import { useHeld } from '../../ui/held'
 import { Pager, usePages } from '../../ui/Pager'
 import { Failed, Title, Waiting } from '../../ui/Panel'
 import { Search } from '../../ui/Search'
@@ -153,10 +155,12 @@ function Things({ cluster, ask, kind }: { cluster: string; ask: Ask; kind: Kind 
     { dataUpdatedAt: shown.live ? Number.POSITIVE_INFINITY : shown.asOf, error: shown.failure },
   ])
   const words = selector ? [] : q.toLowerCase().split(/\s+/).filter(Boolean)
-  const rows = shown.rows.filter((r) => {
+  const fitting = shown.rows.filter((r) => {
     const text = `${r.metadata.namespace ?? ''} ${r.cells.join(' ')}`.toLowerCase()
     return words.every((w) => text.includes(w))
   })
+  const held = useHeld(shown.asOf > 0 ? `${ns}\n${q}\n${token}` : '', fitting, (r) => r.key)
+  const { rows } = held
   const columns = shown.columns.map((c, i) => ({ ...c, i })).filter((c) => c.priority === 0)
   const spaced = kind.namespaced && ns === ''
   const stale = fresh.stale || fresh.failure !== undefined
@@ -217,40 +221,43 @@ function Things({ cluster, ask, kind }: { cluster: string; ask: Ask; kind: Kind 
         <p>{q ? 'Nothing fits.' : `There is no ${plain(kind.kind, 80)} here.`}</p>
       )}
       {rows.length > 0 && (
-        <div className={stale ? 'table-wrap stale' : 'table-wrap'}>
-          <table>
-            <thead>
-              <tr>
-                {spaced && <th scope="col">Namespace</th>}
-                {columns.map((c) => (
-                  <th key={c.i} scope="col" title={plain(c.description, 400)}>
-                    {plain(c.name, 80)}
-                  </th>
-                ))}
-              </tr>
-            </thead>
-            <tbody>
-              {rows.map((r) => (
-                <tr key={r.key}>
-                  {spaced && <td>{plain(r.metadata.namespace ?? '', 80)}</td>}
-                  {columns.map((c, i) => (
-                    <td key={c.i} className={i === 0 ? 'name' : undefined}>
-                      {i === 0 ? (
-                        <Link to={open(r)}>{plain(r.metadata.name ?? '', 260)}</Link>
-                      ) : c.name === 'Age' && r.metadata.creationTimestamp ? (
-                        <Since of={r.metadata.creationTimestamp} />
-                      ) : (
-                        plain(String(r.cells[c.i] ?? ''), 300)
-                      )}
-                      {i === 0 && r.metadata.deletionTimestamp && (
-                        <div className="cause">is being deleted</div>
-                      )}
-                    </td>
+        <div ref={held.ref}>
+          <div className={stale ? 'table-wrap stale' : 'table-wrap'}>
+            <table>
+              <thead>
+                <tr>
+                  {spaced && <th scope="col">Namespace</th>}
+                  {columns.map((c) => (
+                    <th key={c.i} scope="col" title={plain(c.description, 400)}>
+                      {plain(c.name, 80)}
+                    </th>
                   ))}
                 </tr>
-              ))}
-            </tbody>
-          </table>
+              </thead>
+              <tbody>
+                {rows.map((r) => (
+                  <tr key={r.key} className={held.waiting?.gone.has(r.key) ? 'stale' : undefined}>
+                    {spaced && <td>{plain(r.metadata.namespace ?? '', 80)}</td>}
+                    {columns.map((c, i) => (
+                      <td key={c.i} className={i === 0 ? 'name' : undefined}>
+                        {i === 0 ? (
+                          <Link to={open(r)}>{plain(r.metadata.name ?? '', 260)}</Link>
+                        ) : c.name === 'Age' && r.metadata.creationTimestamp ? (
+                          <Since of={r.metadata.creationTimestamp} />
+                        ) : (
+                          plain(String(r.cells[c.i] ?? ''), 300)
+                        )}
+                        {i === 0 && r.metadata.deletionTimestamp && (
+                          <div className="cause">is being deleted</div>
+                        )}
+                      </td>
+                    ))}
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </div>
+          <HeldSays {...held} />
         </div>
       )}
       <Pager pages={pages} next={shown.next} size={pageSize} total={undefined} />

@@ -16,6 +16,8 @@ import { State } from '../../state/State'
 import { stateOf, worstFirst } from '../../state/states'
 import { AlertSays } from '../../ui/AlertSays'
 import { Curves } from '../../ui/Curves'
+import { HeldSays } from '../../ui/HeldSays'
+import { useHeld } from '../../ui/held'
 import { Failed, Stale, Title, Waiting } from '../../ui/Panel'
 import { Part } from '../../ui/Part'
 import { Said } from '../../ui/Said'
@@ -26,6 +28,7 @@ const Waits = lazy(() => import('./Waits'))
 
 // The grid draws so many cells; beyond, only the clusters that are not well.
 const most = 400
+const mostDrawn = 2000
 
 export function Fleet() {
   const [params] = useSearchParams()
@@ -130,17 +133,21 @@ function NeedsAPerson() {
       paths: ['metadata.name', 'spec.cluster', 'status.state', 'status.state_message', 'status.state_since'],
     },
   })
+  const held = useHeld('', list.data?.services, (s) => s.metadata?.name ?? '')
   return (
     <section className="panel">
       <h2>Needs a person</h2>
       <Told of={list} what="services" />
-      {list.data?.services.length === 0 && <p>No service does.</p>}
+      {list.data && held.rows.length === 0 && <p>No service does.</p>}
       <Part what="decisions that wait">
         <Waits />
       </Part>
-      <ul className="lines">
-        {list.data?.services.map((s) => (
-          <li key={s.metadata?.name}>
+      <ul className="lines" ref={held.ref}>
+        {held.rows.map((s) => (
+          <li
+            key={s.metadata?.name}
+            className={held.waiting?.gone.has(s.metadata?.name ?? '') ? 'stale' : undefined}
+          >
             <State of={stateOf(s.status?.state)} />{' '}
             <Link to={`/service/${s.metadata?.name}`}>{s.metadata?.name}</Link>{' '}
             <span className="quiet">
@@ -152,6 +159,7 @@ function NeedsAPerson() {
           </li>
         ))}
       </ul>
+      <HeldSays {...held} />
       {list.data?.nextPageToken && (
         <Link to={`/services?q=${encodeURIComponent('state >= waiting')}`}>All of them</Link>
       )}
@@ -168,6 +176,10 @@ function Clusters({ cells, group }: { cells: Cell[]; group: string }) {
     ...new Set(labels.data?.clusters.flatMap((c) => Object.keys(c.metadata?.labels ?? {})) ?? []),
   ].sort()
   const [, setParams] = useSearchParams()
+  const drawn = cells.length <= most ? cells : cells.filter((c) => c.state !== 'healthy').slice(0, mostDrawn)
+  const held = useHeld(group, drawn, (c) => c.name)
+  const all = new Map(groups(cells))
+  const shown = new Map(groups(held.rows))
   return (
     <section className="panel">
       <div className="head">
@@ -193,31 +205,38 @@ function Clusters({ cells, group }: { cells: Cell[]; group: string }) {
           No cluster has joined. <Link to="/join">Join one</Link>
         </p>
       )}
-      {groups(cells).map(([name, list]) => (
-        <div key={name}>
-          {group && (
-            <div>
-              <strong>{name || 'without it'}</strong> {list.length.toLocaleString()}
-            </div>
-          )}
-          <div className="grid">
-            {list
-              .filter((c) => cells.length <= most || c.state !== 'healthy')
-              .slice(0, 2000)
-              .map((c) => (
-                <Link key={c.name} to={`/cluster/${c.name}`} title={`${c.name}: ${c.words}`}>
+      <div ref={held.ref}>
+        {[...new Set([...shown.keys(), ...all.keys()])].map((name) => (
+          <div key={name}>
+            {group && (
+              <div>
+                <strong>{name || 'without it'}</strong> {(all.get(name)?.length ?? 0).toLocaleString()}
+              </div>
+            )}
+            <div className="grid">
+              {shown.get(name)?.map((c) => (
+                <Link
+                  key={c.name}
+                  to={`/cluster/${c.name}`}
+                  title={`${c.name}: ${c.words}`}
+                  className={held.waiting?.gone.has(c.name) ? 'stale' : undefined}
+                >
                   <State of={c.state} note={`${c.name}: ${c.words}`} />
                   <span className="state">
                     <span className="word">{c.name}</span>
                   </span>
                 </Link>
               ))}
-            {cells.length > most && (
-              <span className="quiet">+{list.filter((c) => c.state === 'healthy').length} well</span>
-            )}
+              {cells.length > most && (
+                <span className="quiet">
+                  +{(all.get(name) ?? []).filter((c) => c.state === 'healthy').length.toLocaleString()} well
+                </span>
+              )}
+            </div>
           </div>
-        </div>
-      ))}
+        ))}
+      </div>
+      <HeldSays {...held} />
     </section>
   )
 }
@@ -231,19 +250,21 @@ export function Changed() {
     pageSize: mostChanges,
   })
   const recent = useLastHour(list.data?.events)
+  const held = useHeld('', recent.slice(0, mostChanges), (e) => e.id)
   return (
     <section className="panel">
       <h2>Changed in the last hour</h2>
       <Told of={list} what="events" />
-      {list.data && recent.length === 0 && <p>Nothing did.</p>}
-      <ul className="lines">
-        {recent.slice(0, mostChanges).map((e) => (
+      {list.data && held.rows.length === 0 && <p>Nothing did.</p>}
+      <ul className="lines" ref={held.ref}>
+        {held.rows.map((e) => (
           <li key={e.id}>
             <Age of={e.time} /> {e.service ? <Link to={`/service/${e.service}`}>{e.service}</Link> : null}{' '}
             <span className="quiet">{e.cluster}</span> <Said of={e.message} max={200} />
           </li>
         ))}
       </ul>
+      <HeldSays {...held} />
       <Link to="/activity">All activity</Link>
     </section>
   )
@@ -255,14 +276,18 @@ function Trouble() {
     orderBy: 'state_since desc',
     pageSize: 10,
   })
+  const held = useHeld('', list.data?.sources, (s) => s.metadata?.name ?? '')
   return (
     <section className="panel">
       <h2>Sources in trouble</h2>
       <Told of={list} what="sources" />
-      {list.data?.sources.length === 0 && <p>None is.</p>}
-      <ul className="lines">
-        {list.data?.sources.map((s) => (
-          <li key={s.metadata?.name}>
+      {list.data && held.rows.length === 0 && <p>None is.</p>}
+      <ul className="lines" ref={held.ref}>
+        {held.rows.map((s) => (
+          <li
+            key={s.metadata?.name}
+            className={held.waiting?.gone.has(s.metadata?.name ?? '') ? 'stale' : undefined}
+          >
             <Link to={`/source/${s.metadata?.name}`}>{s.metadata?.name}</Link>{' '}
             <Age of={s.status?.problem?.since} />
             <div className="quiet">
@@ -271,6 +296,7 @@ function Trouble() {
           </li>
         ))}
       </ul>
+      <HeldSays {...held} />
     </section>
   )
 }

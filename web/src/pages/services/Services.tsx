@@ -14,6 +14,7 @@ import { needsWords, stateOf } from '../../state/states'
 import { Column } from '../../ui/Column'
 import { useChosen } from '../../ui/chosen'
 import { Export } from '../../ui/Export'
+import { useHeld } from '../../ui/held'
 import { List } from '../../ui/List'
 import { Empty, Pager, usePages } from '../../ui/Pager'
 import { Title } from '../../ui/Panel'
@@ -66,7 +67,9 @@ export function Services() {
   const counted = useLive(LiveService.method.countResources, { kind: Kind.SERVICE, filter }, { keep: true })
   const [chosen, setChosen] = useChosen()
   const shown = shownIn(params)
-  const names = (list.data?.services ?? []).map((s) => s.metadata?.name ?? '')
+  const question = list.isPlaceholderData ? '' : `${filter}\n${orderBy}\n${pages.token}`
+  const held = useHeld(question, list.data?.services, nameOf)
+  const names = held.rows.map(nameOf)
   const total = counted.data?.counts.reduce((sum, c) => sum + c.count, 0)
   return (
     <>
@@ -80,11 +83,7 @@ export function Services() {
         <Search hint="name, or a filter: state >= degraded AND cluster = edge-1" />
         <span className="end">
           <Columns shown={shown} />
-          <Export
-            name="services"
-            columns={['name', ...columns]}
-            rows={(list.data?.services ?? []).map(rowOf)}
-          />
+          <Export name="services" columns={['name', ...columns]} rows={held.rows.map(rowOf)} />
         </span>
       </div>
       <Views />
@@ -92,7 +91,8 @@ export function Services() {
       <List
         what="services"
         of={list}
-        count={list.data?.services.length}
+        count={list.data && held.rows.length}
+        held={held}
         nothing={
           <Empty pages={pages}>
             <Nothing filter={filter} />
@@ -124,10 +124,11 @@ export function Services() {
           </tr>
         </thead>
         <tbody>
-          {list.data?.services.map((s) => (
+          {held.rows.map((s) => (
             <Row
               key={s.metadata?.name}
               of={s}
+              gone={held.waiting?.gone.has(nameOf(s)) ?? false}
               shown={shown}
               chosen={chosen.has(s.metadata?.name ?? '')}
               choose={(on) => {
@@ -148,13 +149,17 @@ export function Services() {
   )
 }
 
+const nameOf = (s: Service) => s.metadata?.name ?? ''
+
 function Row({
   of,
+  gone,
   shown,
   chosen,
   choose,
 }: {
   of: Service
+  gone: boolean // it is not in the list any more
   shown: ReadonlySet<string>
   chosen: boolean
   choose: (on: boolean) => void
@@ -184,7 +189,7 @@ function Row({
     labels: labelsOf(of.metadata),
   }
   return (
-    <tr aria-selected={chosen}>
+    <tr aria-selected={chosen} className={gone ? 'stale' : undefined}>
       <td>
         <input
           type="checkbox"

@@ -8,6 +8,7 @@ import { State } from '../../state/State'
 import { shownRef, urlOf, wordOf } from '../../state/sources'
 import { Column } from '../../ui/Column'
 import { Export } from '../../ui/Export'
+import { useHeld } from '../../ui/held'
 import { List } from '../../ui/List'
 import { Empty, Pager, usePages } from '../../ui/Pager'
 import { Title } from '../../ui/Panel'
@@ -28,17 +29,20 @@ export function Sources() {
     { filter, orderBy, pageSize: size, pageToken: pages.token },
     { keep: true },
   )
+  const question = list.isPlaceholderData ? '' : `${filter}\n${orderBy}\n${pages.token}`
+  const held = useHeld(question, list.data?.sources, nameOf)
   return (
     <>
       <div className="head">
         <Title tab="Sources">Sources</Title>
         <Search hint="name, or a filter: state = failing" />
-        <Export name="sources" columns={columns} rows={(list.data?.sources ?? []).map(rowOf)} />
+        <Export name="sources" columns={columns} rows={held.rows.map(rowOf)} />
       </div>
       <List
         what="sources"
         of={list}
-        count={list.data?.sources.length}
+        count={list.data && held.rows.length}
+        held={held}
         nothing={
           <Empty pages={pages}>
             <p>{filter ? 'No source fits.' : 'There is no source that you may see.'}</p>
@@ -56,8 +60,8 @@ export function Sources() {
           </tr>
         </thead>
         <tbody>
-          {list.data?.sources.map((s) => (
-            <Row key={s.metadata?.name} of={s} />
+          {held.rows.map((s) => (
+            <Row key={nameOf(s)} of={s} gone={held.waiting?.gone.has(nameOf(s)) ?? false} />
           ))}
         </tbody>
       </List>
@@ -66,13 +70,16 @@ export function Sources() {
   )
 }
 
-function Row({ of }: { of: Source }) {
+const nameOf = (s: Source) => s.metadata?.name ?? ''
+
+// gone: it is not in the list any more.
+function Row({ of, gone }: { of: Source; gone: boolean }) {
   const name = of.metadata?.name ?? ''
   const problem = of.status?.problem
   const heads = of.status?.heads ?? []
   const word = wordOf(of)
   return (
-    <tr>
+    <tr className={gone ? 'stale' : undefined}>
       <td className="name">
         <Link to={`/source/${name}`}>{name}</Link>
         {problem && (
