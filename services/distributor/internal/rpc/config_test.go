@@ -1,14 +1,20 @@
 package rpc_test
 
 import (
+	"context"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/catalog"
+	"fairlead.dev/services/distributor/internal/configs"
 	"fairlead.dev/services/distributor/internal/plan"
 	"fairlead.dev/services/distributor/internal/rpc"
 )
@@ -210,5 +216,44 @@ func TestAnAgentThatStandsByGetsItsConfigurationAlone(t *testing.T) {
 	})
 	if err != nil || resp.GetNotModified() == nil || resp.GetAgentConfig().GetDigest() == "" {
 		t.Errorf("got %v, %v", resp, err)
+	}
+}
+
+// unconfigured is a console that has no configurations.
+type unconfigured struct {
+	consolev1connect.UnimplementedConfigServiceHandler
+}
+
+func (unconfigured) AccessConfigs(context.Context, *consolev1.AccessConfigsRequest) (*consolev1.AccessConfigsResponse, error) {
+	return &consolev1.AccessConfigsResponse{}, nil
+}
+
+func TestASyncWhoseOnlyServiceWaitsForItsConfigurationCountsAsNotModified(t *testing.T) {
+	t.Parallel()
+	with := deps(t)
+	with.Configs = configs.New(unconfigured{}, slog.New(slog.DiscardHandler))
+	with.Plan.Update(time.Now(), func(u *plan.Update) {
+		u.Current()
+		u.Source("shop", &plan.Source{UID: "1", Heads: map[string]plan.Revision{"HEAD": {Commit: "1111111"}}})
+		u.Service(catalog.NewService(&consolev1.Service{
+			Metadata: &consolev1.Metadata{Name: "web", Uid: "2"}, Spec: &consolev1.ServiceSpec{Cluster: "edge-1", Source: "shop"},
+			Status: &consolev1.ServiceStatus{ConfigRevision: "r1"},
+		}))
+	})
+	with.Plan.Answer(time.Now(), plan.Answer{Want: with.Plan.Open()[0]})
+	resp, err := rpc.NewDelivery(with).Sync(asAgent(t.Context()), &deliveryv1.SyncRequest{})
+	if err != nil || resp.GetNotModified() == nil {
+		t.Fatalf("got %v, %v", resp, err)
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(with.Metrics.Syncs)
+	families, err := registry.Gather()
+	if err != nil || len(families) != 1 {
+		t.Fatal(families, err)
+	}
+	for _, m := range families[0].GetMetric() {
+		if result := m.GetLabel()[0].GetValue(); (m.GetCounter().GetValue() == 1) != (result == "not_modified") {
+			t.Errorf("%s: %v", result, m)
+		}
 	}
 }

@@ -101,11 +101,12 @@ func (d *Delivery) Sync(ctx context.Context, req *deliveryv1.SyncRequest) (*deli
 	default:
 		diff = d.deps.Hold.Pass(cluster, diff, claimed)
 	}
-	d.deps.Metrics.Syncs.WithLabelValues(result(diff, err)).Inc()
 	if err != nil {
+		d.deps.Metrics.Syncs.WithLabelValues(result(diff, err)).Inc()
 		return nil, toConnect(err, cluster)
 	}
 	configured, missing := d.configure(ctx, &diff)
+	d.deps.Metrics.Syncs.WithLabelValues(result(diff, nil)).Inc()
 	var config *deliveryv1.AgentConfigDelivery // of an agent that may have a newer one: unknown
 	var sets *deliveryv1.ViewSetDelivery       // as config
 	if !diff.Ahead {
