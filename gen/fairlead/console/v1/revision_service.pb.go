@@ -360,7 +360,11 @@ type Deployment struct {
 	// From commit to healthy.
 	Total *durationpb.Duration `protobuf:"bytes,15,opt,name=total,proto3" json:"total,omitempty"`
 	// The last run of its tests; unset: none.
-	Tests         *v11.TestSummary `protobuf:"bytes,16,opt,name=tests,proto3" json:"tests,omitempty"`
+	Tests *v11.TestSummary `protobuf:"bytes,16,opt,name=tests,proto3" json:"tests,omitempty"`
+	// The source and the folder that the commit is of: the service may name others by now. Empty: not known, as of deployments that an earlier version of
+	// the console noted.
+	Source        string `protobuf:"bytes,17,opt,name=source,proto3" json:"source,omitempty"`
+	Path          string `protobuf:"bytes,18,opt,name=path,proto3" json:"path,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -505,6 +509,20 @@ func (x *Deployment) GetTests() *v11.TestSummary {
 		return x.Tests
 	}
 	return nil
+}
+
+func (x *Deployment) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *Deployment) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
 }
 
 type ListRevisionsRequest struct {
@@ -898,7 +916,7 @@ const file_fairlead_console_v1_revision_service_proto_rawDesc = "" +
 	"\x06author\x18\x03 \x01(\tR\x06author\x12.\n" +
 	"\x04time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x129\n" +
 	"\bresource\x18\x05 \x01(\v2\x1d.fairlead.console.v1.ResourceR\bresource\x12\x12\n" +
-	"\x04diff\x18\x06 \x01(\tR\x04diff\"\x87\x06\n" +
+	"\x04diff\x18\x06 \x01(\tR\x04diff\"\xb3\x06\n" +
 	"\n" +
 	"Deployment\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x03R\x06number\x12:\n" +
@@ -919,7 +937,9 @@ const file_fairlead_console_v1_revision_service_proto_rawDesc = "" +
 	"\fhealthy_time\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\vhealthyTime\x125\n" +
 	"\bend_time\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12/\n" +
 	"\x05total\x18\x0f \x01(\v2\x19.google.protobuf.DurationR\x05total\x127\n" +
-	"\x05tests\x18\x10 \x01(\v2!.fairlead.delivery.v1.TestSummaryR\x05tests\"\xc0\x01\n" +
+	"\x05tests\x18\x10 \x01(\v2!.fairlead.delivery.v1.TestSummaryR\x05tests\x12\x16\n" +
+	"\x06source\x18\x11 \x01(\tR\x06source\x12\x12\n" +
+	"\x04path\x18\x12 \x01(\tR\x04path\"\xc0\x01\n" +
 	"\x14ListRevisionsRequest\x129\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x19.fairlead.console.v1.KindB\n" +
 	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\x04kind\x12\x1b\n" +
