@@ -510,6 +510,43 @@ func TestDeploymentIsOfTheSpecThatItWasMadeOf(t *testing.T) {
 	})
 }
 
+// A service that follows another source by now keeps the deployments of the earlier one, each with its own source. The
+// change of the service made the first one of the new source, although the commit is another one, too.
+func TestADeploymentNamesTheSourceOfItsCommit(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		p := newPast(t, r)
+		p.push(t, commitA)
+		p.deliver(t, commitA, "d1", deliveryv1.Phase_PHASE_HEALTHY)
+		p.admin.putSource(t, "other", "https://git.example.com/other")
+		spec := p.get(t)
+		spec.Source, spec.Path = "other", "apps/web"
+		if _, err := p.admin.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{
+			Service: &consolev1.Service{Metadata: meta("web"), Spec: spec},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		p.record(t, &consolev1.RecordHubRequest{Services: []*consolev1.ServiceHub{{
+			Service: "web", Uid: p.uid,
+			Hub: &consolev1.HubTruth{Digest: "d2", Revision: &artifactv1.Revision{
+				Commit: commitB, Author: "Lee <lee@example.com>",
+			}},
+		}}})
+		list, err := p.history.ListDeployments(t.Context(), &consolev1.ListDeploymentsRequest{Service: "web"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, d := range list.GetDeployments() {
+			got = append(got, fmt.Sprintf("%s of %s/%s: %s by %s", d.GetCommit().GetCommit()[:1], d.GetSource(),
+				d.GetPath(), short(d.GetCause().String(), "DEPLOYMENT_CAUSE_"), d.GetAuthor()))
+		}
+		want := []string{"b of other/apps/web: spec by user:ada", "a of shop/deploy: spec by user:ada"}
+		if !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
+}
+
 // An agent that is quick reports before the hub's batch is there, and has nothing to say afterwards.
 func TestReportsThatComeBeforeTheirDeploymentCount(t *testing.T) {
 	overBoth(t, func(t *testing.T, r *running) {

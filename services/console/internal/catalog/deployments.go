@@ -39,11 +39,14 @@ type Deployment struct {
 	Digest string `json:"-"`
 	Cause  Cause  `json:"cause"`
 	// Author is that of the commit in Git, or who changed the service.
-	Author         string         `json:"author,omitempty"`
-	Commit         state.Revision `json:"commit,omitzero"`
-	SpecRevision   int64          `json:"specRevision"`
-	ConfigRevision string         `json:"configRevision,omitempty"`
-	FetchTime      time.Time      `json:"fetchTime,omitzero"`
+	Author string         `json:"author,omitempty"`
+	Commit state.Revision `json:"commit,omitzero"`
+	// Source and Path are where the commit is from; empty: they are not known.
+	Source         string    `json:"source,omitempty"`
+	Path           string    `json:"path,omitempty"`
+	SpecRevision   int64     `json:"specRevision"`
+	ConfigRevision string    `json:"configRevision,omitempty"`
+	FetchTime      time.Time `json:"fetchTime,omitzero"`
 	// Content is the same for deployments that differ in levers at most; empty: it is not known.
 	Content string `json:"content,omitempty"`
 
@@ -155,9 +158,15 @@ func (c *Catalog) draftDeployment(ctx context.Context, v store.View, d *Delivery
 		}
 	}
 	became := Deployed{Commit: next.Commit}
-	var err error
-	if next.Content, err = c.contentAt(ctx, v, d, next); err != nil {
+	spec, err := specAt(ctx, v, d, next.SpecRevision)
+	if err != nil {
 		return store.Deployment{}, became, err
+	}
+	if spec != nil {
+		next.Source, next.Path = spec.Source, spec.Path
+		if next.Content, err = contentOf(d.Hub, *spec, next.ConfigRevision); err != nil {
+			return store.Deployment{}, became, err
+		}
 	}
 	before, replaces := known.last[uid], ""
 	became.Again = d.Hub.SameContent(before.Digest, before.Content) // tests were asked for, or how they run was changed
@@ -185,23 +194,23 @@ func (c *Catalog) draftDeployment(ctx context.Context, v store.View, d *Delivery
 	}, became, nil
 }
 
-// contentAt names the content of a delivery, of the spec that it was made of.
-func (c *Catalog) contentAt(ctx context.Context, v store.View, d *Delivery, next Deployment) (string, error) {
-	spec := d.Spec
-	if next.SpecRevision != d.Service.Revision {
-		rows, err := v.History(ctx, store.Ref{Kind: store.KindService, Name: d.Service.Name}, next.SpecRevision+1, 1)
-		if err != nil {
-			return "", err
-		}
-		if len(rows) == 0 || rows[0].UID != d.Service.UID || rows[0].Revision != next.SpecRevision {
-			return "", nil
-		}
-		spec = &state.ServiceSpec{}
-		if err := json.Unmarshal(rows[0].Spec, spec); err != nil {
-			return "", fmt.Errorf("decode service %q: %w", d.Service.Name, err)
-		}
+// specAt is the spec that a delivery was made of; nil: it is not kept.
+func specAt(ctx context.Context, v store.View, d *Delivery, revision int64) (*state.ServiceSpec, error) {
+	if revision == d.Service.Revision {
+		return d.Spec, nil
 	}
-	return contentOf(d.Hub, *spec, next.ConfigRevision)
+	rows, err := v.History(ctx, store.Ref{Kind: store.KindService, Name: d.Service.Name}, revision+1, 1)
+	if err != nil {
+		return nil, err
+	}
+	if len(rows) == 0 || rows[0].UID != d.Service.UID || rows[0].Revision != revision {
+		return nil, nil //nolint:nilnil // nil has a meaning
+	}
+	spec := &state.ServiceSpec{}
+	if err := json.Unmarshal(rows[0].Spec, spec); err != nil {
+		return nil, fmt.Errorf("decode service %q: %w", d.Service.Name, err)
+	}
+	return spec, nil
 }
 
 // followed is the commit of a service that follows a ref: the ref's newest. Distributors name it only when all that is
@@ -232,6 +241,8 @@ func (d *Deployment) explain(of *Delivery, before store.Deployment, last store.R
 		d.Cause = CausePin
 	case changed && moved && last.Action == released && last.Author != releaser:
 		d.Cause = CauseSpec // the commit was there before
+	case changed && was.Source != "" && was.Source != d.Source:
+		d.Cause = CauseSpec // no commit leads from one source to another one
 	case moved:
 		d.Cause, d.Author = CauseCommit, d.Commit.Author
 		return nil

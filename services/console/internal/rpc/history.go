@@ -115,7 +115,7 @@ func encodeDeployment(d catalog.Deployment) *consolev1.Deployment {
 		Number: d.Number, Cause: encodeCause(d.Cause), Author: d.Author, Commit: encodeRevision(d.Commit), SpecRevision: d.SpecRevision,
 		ConfigRevision: d.ConfigRevision, Digest: d.Digest, Outcome: encodeOutcomeOf(d), Message: d.Message,
 		FetchTime: descriptor.Stamp(d.FetchTime), DeliverTime: descriptor.Stamp(d.DeliverTime), ApplyTime: descriptor.Stamp(d.ApplyTime), HealthyTime: descriptor.Stamp(d.HealthyTime), EndTime: descriptor.Stamp(d.EndTime),
-		Tests: encodeTestSummary(d.Tests),
+		Tests: encodeTestSummary(d.Tests), Source: d.Source, Path: d.Path,
 	}
 	if !d.HealthyTime.IsZero() && !d.Commit.CommitTime.IsZero() {
 		out.Total = durationpb.New(d.HealthyTime.Sub(d.Commit.CommitTime))
