@@ -25,7 +25,7 @@ export function failureAt(service: 'gitcache' | 'tunnel', error: unknown): Failu
   if (failure.code !== 'Unimplemented' || !/^HTTP 404/.test(failure.message)) return failure
   return {
     ...failure,
-    message: `This address does not lead to the ${service}: the front or ingress of the hub has no route for /fairlead.${service}. to it.`,
+    message: `This address does not lead to the ${service}: the front or ingress of the hub has no route for /fairlead.${service}.* to it.`,
   }
 }
 

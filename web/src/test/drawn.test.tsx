@@ -26,6 +26,7 @@ import { RecordingService } from '../gen/fairlead/console/v1/recording_service_p
 import { ServiceSchema } from '../gen/fairlead/console/v1/resources_pb'
 import { DeploymentOutcome, RevisionService } from '../gen/fairlead/console/v1/revision_service_pb'
 import { ServiceService } from '../gen/fairlead/console/v1/service_service_pb'
+import { SourceService } from '../gen/fairlead/console/v1/source_service_pb'
 import { SyncService } from '../gen/fairlead/console/v1/sync_service_pb'
 import { DeletePolicy } from '../gen/fairlead/delivery/v1/options_pb'
 import { SectionState } from '../gen/fairlead/delivery/v1/views_pb'
@@ -173,6 +174,20 @@ describe('a time', () => {
     expect(drawing().draw(<Age of={never} />)).toBe('<span class="quiet">unknown</span>')
     expect(isoOf(never)).toBe('')
   })
+})
+
+test('a source has one word for its state, and a link that says where it leads', async () => {
+  const { Sources } = await import('../pages/sources/Sources')
+  const page = drawing()
+  page.answer(
+    SourceService.method.listSources,
+    { filter: '', orderBy: 'state desc, name', pageSize: 100, pageToken: '' },
+    { sources: [{ metadata: { name: 'shop' }, status: { problem: { message: 'fetch refs: 401.' } } }] },
+  )
+  const drawn = page.draw(<Sources />)
+  expect(words(drawn)).toContain(' failing ')
+  expect(words(drawn)).not.toContain('failed')
+  expect(drawn).toContain('aria-label="its services: shop"')
 })
 
 test('a sync of a closed service asks for an override only where windows want one', async () => {

@@ -44,7 +44,11 @@ export function Resources<T extends Message & { metadata?: Metadata | undefined 
         of={list}
         count={found && inPlace.rows.length}
         held={inPlace}
-        nothing={<p>There are none that you may see.</p>}
+        nothing={
+          <p>
+            There are none that you may see. <Link to={`/apply?kind=${of.name}`}>Write one</Link>
+          </p>
+        }
       >
         <tbody>
           {inPlace.rows.map((r) => (

@@ -111,8 +111,8 @@ export function Cluster() {
                   'connected'
                 ) : (
                   <>
-                    not connected; what its services say is as of then. Is the agent running?{' '}
-                    <code>kubectl -n fairlead-system get pods</code>
+                    not connected; its services are shown as they were when it was last seen. Is the agent
+                    running? <code>kubectl -n fairlead-system get pods</code>
                   </>
                 )}
               </dd>

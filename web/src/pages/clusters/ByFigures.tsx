@@ -10,6 +10,7 @@ import { Export } from '../../ui/Export'
 import { FigureCells } from '../../ui/Figures'
 import { useHeld } from '../../ui/held'
 import { List } from '../../ui/List'
+import { Nothing } from '../../ui/Nothing'
 import { Empty, Pager, usePages } from '../../ui/Pager'
 import { Said } from '../../ui/Said'
 import { plain } from '../../ui/text'
@@ -39,7 +40,9 @@ export function ByFigures() {
         held={held}
         nothing={
           <Empty pages={pages}>
-            <p>{filter ? 'No cluster fits.' : 'No cluster has joined: join one.'}</p>
+            <Nothing what="cluster" filter={filter} all="/clusters?tab=figures">
+              <Link to="/join">Join one</Link>
+            </Nothing>
           </Empty>
         }
       >

@@ -13,6 +13,7 @@ import { Column } from '../../ui/Column'
 import { Export } from '../../ui/Export'
 import { useHeld } from '../../ui/held'
 import { List } from '../../ui/List'
+import { Nothing } from '../../ui/Nothing'
 import { Empty, Pager, usePages } from '../../ui/Pager'
 import { Title } from '../../ui/Panel'
 import { labelsOf } from '../../ui/Resources'
@@ -78,7 +79,9 @@ function Listed() {
         held={held}
         nothing={
           <Empty pages={pages}>
-            <p>{filter ? 'No cluster fits.' : 'No cluster has joined: join one.'}</p>
+            <Nothing what="cluster" filter={filter} all="/clusters">
+              <Link to="/join">Join one</Link>
+            </Nothing>
           </Empty>
         }
       >

@@ -77,7 +77,11 @@ export function Fleet() {
               <strong style={{ marginLeft: 8 }}>{byState.get(s)?.toLocaleString()}</strong>
             </Link>
           ))}
-        {byState.size === 0 && <span>No service is in the catalog yet.</span>}
+        {byState.size === 0 && (
+          <span>
+            There is no service that you may see. <code>fairlead init</code> writes a first one.
+          </span>
+        )}
       </div>
       <Inside group={group} />
       <Curves />
@@ -202,7 +206,7 @@ function Clusters({ cells, group }: { cells: Cell[]; group: string }) {
       </div>
       {cells.length === 0 && (
         <p>
-          No cluster has joined. <Link to="/join">Join one</Link>
+          There is no cluster that you may see. <Link to="/join">Join one</Link>
         </p>
       )}
       <div ref={held.ref}>

@@ -29,7 +29,7 @@ export function Gitcaches() {
         <table>
           <thead>
             <tr>
-              {['Gitcache', 'State', 'Sources', 'Copies', 'Version', 'Up since', ''].map((t) => (
+              {['Gitcache', 'State', 'Sources', 'Copies', 'Version', 'Up for', ''].map((t) => (
                 <th scope="col" key={t}>
                   {t}
                 </th>

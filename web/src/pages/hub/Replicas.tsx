@@ -72,7 +72,7 @@ export function Replicas({ hub }: { hub: GetHubResponse }) {
           <table>
             <thead>
               <tr>
-                {['Service', 'Replica', 'State', 'Version', 'Up since'].map((t) => (
+                {['Service', 'Replica', 'State', 'Version', 'Up for'].map((t) => (
                   <th scope="col" key={t}>
                     {t}
                   </th>

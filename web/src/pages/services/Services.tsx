@@ -16,6 +16,7 @@ import { useChosen } from '../../ui/chosen'
 import { Export } from '../../ui/Export'
 import { useHeld } from '../../ui/held'
 import { List } from '../../ui/List'
+import { Nothing } from '../../ui/Nothing'
 import { Empty, Pager, usePages } from '../../ui/Pager'
 import { Title } from '../../ui/Panel'
 import { Part } from '../../ui/Part'
@@ -95,7 +96,9 @@ export function Services() {
         held={held}
         nothing={
           <Empty pages={pages}>
-            <Nothing filter={filter} />
+            <Nothing what="service" filter={filter} all="/services">
+              <code>fairlead init</code> writes a first one.
+            </Nothing>
           </Empty>
         }
       >
@@ -212,19 +215,5 @@ function Row({
           <td key={c}>{cells[c]}</td>
         ))}
     </tr>
-  )
-}
-
-function Nothing({ filter }: { filter: string }) {
-  if (filter === '')
-    return (
-      <p>
-        There is no service that you may see. <code>fairlead init</code> writes a first one.
-      </p>
-    )
-  return (
-    <p>
-      No service fits <code>{plain(filter)}</code>. <Link to="/services">Show all</Link>
-    </p>
   )
 }

@@ -10,6 +10,7 @@ import { Column } from '../../ui/Column'
 import { Export } from '../../ui/Export'
 import { useHeld } from '../../ui/held'
 import { List } from '../../ui/List'
+import { Nothing } from '../../ui/Nothing'
 import { Empty, Pager, usePages } from '../../ui/Pager'
 import { Title } from '../../ui/Panel'
 import { Said } from '../../ui/Said'
@@ -45,7 +46,9 @@ export function Sources() {
         held={held}
         nothing={
           <Empty pages={pages}>
-            <p>{filter ? 'No source fits.' : 'There is no source that you may see.'}</p>
+            <Nothing what="source" filter={filter} all="/sources">
+              <Link to="/apply?kind=Source">Write one</Link>
+            </Nothing>
           </Empty>
         }
       >
@@ -90,7 +93,7 @@ function Row({ of, gone }: { of: Source; gone: boolean }) {
         )}
       </td>
       <td>
-        <State of={shownAs[word]} /> {word === 'pending' ? '' : word}
+        <State of={shownAs[word]} word={word} />
       </td>
       <td className="mono">{plain(urlOf(of.spec), 300)}</td>
       <td>
@@ -105,7 +108,12 @@ function Row({ of, gone }: { of: Source; gone: boolean }) {
       </td>
       <td>{plain(of.status?.owner ?? '')}</td>
       <td>
-        <Link to={`/services?q=${encodeURIComponent(`source = ${quote(name)}`)}`}>Show</Link>
+        <Link
+          to={`/services?q=${encodeURIComponent(`source = ${quote(name)}`)}`}
+          aria-label={`its services: ${name}`} // begins with what is seen
+        >
+          its services
+        </Link>
       </td>
     </tr>
   )
