@@ -30,8 +30,8 @@ type state struct {
 	sets     map[string]*consolev1.ViewSet
 
 	bySource map[string]*uses
-	// granted and allowed are grants and roles in the order of names, for who asks with every request; nil: they have
-	// changed.
+	// granted and allowed are grants and roles in the order of names, for callers that ask with every request; nil:
+	// they have changed.
 	granted atomic.Pointer[[]*consolev1.Grant]
 	allowed atomic.Pointer[[]*consolev1.Role]
 }

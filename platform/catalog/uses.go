@@ -8,7 +8,7 @@ import (
 )
 
 // uses are the services of a source. Which folders they want, and which refs they would follow without their pins, is
-// counted, so that nobody who asks for that has to look at all services, of which there may be hundreds of thousands.
+// counted, so that no reader has to look at all services, of which there may be hundreds of thousands.
 type uses struct {
 	services map[*Service]struct{}
 	folders  map[FolderID]int

@@ -60,7 +60,7 @@ func (f *fanout) remove(topic string, s *subscriber) bool {
 	return true
 }
 
-// deliver never waits: who has no room loses the message.
+// deliver never waits: a subscriber without room loses the message.
 func (f *fanout) deliver(topic string, payload []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -15,8 +15,8 @@ const (
 	// renewDivisor: a lease or membership is renewed at a third of its ttl, so that one failure or
 	// slow answer costs nothing.
 	renewDivisor = 3
-	// retryDivisor: after a failure it is tried again at a tenth of its ttl, and so does who should have
-	// a lease that somebody else has.
+	// retryDivisor: after a failure it is tried again at a tenth of its ttl, and so often is a lease tried for by the
+	// replica that should have it while another one has it.
 	retryDivisor = 10
 	// minPause between two looks at a key.
 	minPause = 10 * time.Millisecond

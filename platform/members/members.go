@@ -29,7 +29,7 @@ import (
 const (
 	// leeway is how far the clocks of two services may be apart; the same as for tokens.
 	leeway = time.Minute
-	// warnEvery bounds what is logged of records that are ignored: who can write one can write many.
+	// warnEvery bounds what is logged of records that are ignored: a program that can write one can write many.
 	warnEvery = 10 * time.Minute
 	// format keeps this message apart from every later one.
 	format = "fairlead member 1"

@@ -6,8 +6,8 @@ import (
 )
 
 // Room has places for what strangers hold: so many per network, and so many in all. Something new always gets a place,
-// and where there is none the oldest of its network, or of all, is cut: whoever is quick is never kept out by those who
-// wait.
+// and where there is none the oldest of its network, or of all, is cut: callers that wait never
+// keep out callers that are quick.
 type Room struct {
 	perNetwork, most int
 
@@ -38,7 +38,7 @@ func (r *Room) Enter(network string, cut func()) *Place {
 	return p
 }
 
-// add returns who has to go.
+// add returns the place that is cut; nil: none is.
 func (r *Room) add(p *Place) (oldest *Place) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -95,7 +95,7 @@ func IsSecret(of *deliveryv1.ViewSetOf) bool {
 }
 
 // Hides tells whether a path is to what no view shows: data of an object, annotations (which hold whole objects) and
-// who manages which field.
+// the managers of fields.
 func Hides(path jsonpath.Path) bool {
 	return path.Under("data") || path.Under("stringData") || path.Under("binaryData") ||
 		path.Under("metadata", "annotations") || path.Under("metadata", "managedFields") ||

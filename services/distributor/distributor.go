@@ -111,7 +111,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	return s, s.serve(origin)
 }
 
-// published is who published the heads of a source last, and in which epoch.
+// published returns the gitcache that published the heads of a source last, and its epoch.
 func (s *Service) published(source string) (owner string, epoch int64) {
 	is, _ := s.replica.Catalog.Source(source)
 	return is.GetStatus().GetOwner(), is.GetStatus().GetEpoch()

@@ -30,7 +30,7 @@ const (
 	askTimeout = 10 * time.Second
 )
 
-// errAway is for who asks while another finds out whether the console answers again.
+// errAway is the answer to calls that come while another call finds out whether the console answers again.
 var errAway = errors.New("access configurations: the console did not answer the last time")
 
 // Key names what a service is configured with.
@@ -45,7 +45,7 @@ type Cache struct {
 	log     *slog.Logger
 
 	failing atomic.Bool // the console did not answer the last time
-	trying  sync.Mutex  // is held by the one who asks then: the others, whose turns are counted, do not wait
+	trying  sync.Mutex  // is held by the call that asks then: the turns of Syncs are few, and the others do not wait
 
 	mu    sync.Mutex // guards what follows
 	kept  map[Key]*list.Element

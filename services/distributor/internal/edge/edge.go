@@ -55,8 +55,8 @@ type Config struct {
 	Options      []connect.ClientOption
 	Bytes        *http.Client // for artifacts: sends the credential itself
 	Store        *artifact.Store
-	// Published is what the catalog says of a source: who published its heads last, as the console has it in SQL, and
-	// in which epoch.
+	// Published returns the gitcache that published the heads of a source last, as the console has it in SQL, and its
+	// epoch.
 	Published func(source string) (owner string, epoch int64)
 	// Unsigned accepts answers that do not say what they stand on, for one upgrade.
 	Unsigned bool
@@ -259,7 +259,8 @@ func (e *Edge) Warm(ctx context.Context, w plan.Want, d artifact.Digest) error {
 		return e.fetch(ctx, e.origins(ctx, w.Source, w.SourceUID), d)
 	})
 	if errors.Is(err, artifact.ErrNoSpace) {
-		e.cfg.Log.Warn("no space for an artifact: its bytes will be passed through", "digest", d, "err", err)
+		e.cfg.Log.Warn("no space for an artifact: its bytes will be passed through. Free the disk, or raise --cache-bytes",
+			"digest", d, "err", err)
 		return nil
 	}
 	if err != nil {

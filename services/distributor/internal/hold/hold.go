@@ -120,7 +120,7 @@ func (g *Gate) setDoubtful(cluster string, now *doubtful) {
 }
 
 // Moved says that a cluster's agent came, or went and may be at another distributor, which tells the console since
-// then: what is held is told anew when it syncs here again.
+// then: the console is told of what is held when the agent syncs here again.
 func (g *Gate) Moved(cluster string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -286,7 +286,7 @@ func (u *Update) tellAll(f *folder) {
 	}
 }
 
-// nudgeWithheld nudges those who were told less than there was: now there may be more.
+// nudgeWithheld nudges the agents that were told less than there was: now there may be more.
 func (u *Update) nudgeWithheld(f *folder) {
 	for _, s := range f.services {
 		if c := u.plan.clusters[s.is.Cluster()]; c != nil && c.withheld.Swap(false) {

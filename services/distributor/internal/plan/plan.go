@@ -95,7 +95,7 @@ type Delivery struct {
 	Config    string // revision of the configuration; empty: none
 	// Digest changes when, and only when, there is something for the agent to do.
 	Digest string
-	// Content is the digest without when tests run and who asked for them; empty: as Digest.
+	// Content is the digest that the service would have without its tests and windows; empty: as Digest.
 	Content string
 }
 
@@ -165,7 +165,7 @@ type folder struct {
 	late     bool                  // the console was told that its services are behind its line
 	some     bool                  // or that some of them are
 	// good is the change of the catalog up to which content is known to be the newest, while that is not so
-	// any more: who has seen a later one may have newer.
+	// any more: an agent that has seen a later one may have newer.
 	good       int64
 	sourceless time.Time // since when the source is missing
 }

@@ -354,7 +354,7 @@ func (u *Update) release(c *Content) {
 	}
 }
 
-// settle computes the digests of the clusters that changed, and who has something to do.
+// settle computes the digests of the clusters that changed, and notes the clusters whose agents have something to do.
 func (u *Update) settle() {
 	for c, trace := range u.dirty {
 		if !c.exists && len(c.services) == 0 {

@@ -46,8 +46,8 @@ const (
 
 // Deps is what a registry works with.
 type Deps struct {
-	// Held is what a service is delivered, and whether there is such a service for the caller. Held records who asked
-	// for what is not theirs.
+	// Held is what a service is delivered, and whether there is such a service for the caller. Held records callers that ask
+	// for services of others.
 	Held func(r *http.Request, service string) (held plan.Held, exists bool, err error)
 	// Open opens an artifact that a service holds. The caller closes it.
 	Open func(ctx context.Context, d artifact.Digest) (*artifact.Blob, error)
@@ -135,7 +135,7 @@ func (g *Registry) manifest(w http.ResponseWriter, r *http.Request, held plan.He
 	h.Set("Docker-Content-Digest", string(m.digest))
 	h.Set("Etag", `"`+string(m.digest)+`"`)
 	h.Set("Vary", "Authorization")
-	h.Set("Cache-Control", "private, no-cache") // who may see it may change, and where a tag points
+	h.Set("Cache-Control", "private, no-cache") // grants may change, and where a tag points
 	if has(r, m.digest) {
 		w.WriteHeader(http.StatusNotModified)
 		return nil

@@ -114,7 +114,7 @@ func (t *Tokens) VerifyFrom(remote, token string) (identity.Identity, error) {
 	return t.hub.Verify(got)
 }
 
-// borrow asks the console, once for all who ask about the same token.
+// borrow asks the console, once for all calls about the same token.
 func (t *Tokens) borrow(hash tokenHash, network, token string) (string, error) {
 	got, err, _ := t.flights.Do(string(hash[:]), func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), exchangeTime)

@@ -19,8 +19,8 @@ const (
 	syncsAtOnce, syncsWaiting = 64, 4096
 	opensAtOnce, opensWaiting = 64, 16384
 	// syncsPatience is how long the line of Syncs may take, if more than leastWaiting are in it. Agents wait for 30 s,
-	// connecting included: in a line as long as that each would be answered when it has given up, and ask again. Who
-	// opens a stream has no such limit.
+	// connecting included: in a line as long as that each would be answered when it has given up, and ask again. Calls
+	// that open a stream have no such limit.
 	syncsPatience, leastWaiting = 10 * time.Second, 256
 )
 
@@ -29,8 +29,8 @@ const (
 // before, by front.
 type class struct {
 	most     int64
-	patience time.Duration // of those who wait; 0: without end
-	away     func()        // counts who is turned away
+	patience time.Duration // of calls that wait; 0: without end
+	away     func()        // counts the calls that are turned away
 	pace     pressure.Pace
 
 	mu     sync.Mutex // guards what follows

@@ -35,7 +35,7 @@ type Details struct {
 	bytes   atomic.Int64 // of what waits
 }
 
-// NewDetails returns the handler. away counts who is turned away.
+// NewDetails returns the handler. away counts the calls that are turned away.
 func NewDetails(c DetailKeeper, away func()) *Details {
 	return &Details{console: c, turns: newClass(detailsAtOnce, detailsWaiting, 0, away), away: away}
 }

@@ -128,7 +128,7 @@ func (rl *Relay) within(cluster string, spans int) bool {
 	return true
 }
 
-// flatten returns all spans, without what they say of who made them.
+// flatten returns all spans, without what they say of their cluster.
 func flatten(m *coltracepb.ExportTraceServiceRequest) (out []*tracepb.Span) {
 	for _, rs := range m.GetResourceSpans() {
 		for _, ss := range rs.GetScopeSpans() {

@@ -32,7 +32,7 @@ const (
 	firstBackoff, lastBackoff = 500 * time.Millisecond, 30 * time.Second
 	// callTimeout bounds one call to the console: less than agents wait for what becomes of their reports.
 	callTimeout = 20 * time.Second
-	// A call of reports should take reportsTime, and one of truths or of who was seen truthsTime: a call costs
+	// A call of reports should take reportsTime, and one of truths or signs of life truthsTime: a call costs
 	// something by itself, whatever is in it; agents wait for the first kind, and people's writes wait for both.
 	reportsTime, truthsTime = 2 * time.Second, 500 * time.Millisecond
 	// patience is how long the line may take, if more than leastWaiting are in it: agents give up soon after, and what
