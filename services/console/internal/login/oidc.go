@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -199,7 +200,7 @@ func (p *Provider) Finish(ctx context.Context, redirect, code string, pending Pe
 		return id.Foreign{}, err
 	}
 	tokens, err := o.Exchange(oidc.ClientContext(ctx, p.http), code, oauth2.VerifierOption(pending.Verifier))
-	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
+	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok && refused.Response.StatusCode < http.StatusInternalServerError {
 		return id.Foreign{}, refusal.New(refusal.Unauthenticated, "the identity provider refused the login (%s): try again", refused.ErrorCode)
 	}
 	if err != nil {
@@ -226,11 +227,16 @@ func (p *Provider) Finish(ctx context.Context, redirect, code string, pending Pe
 		if err := info.Claims(&claims); err != nil {
 			return id.Foreign{}, refusal.New(refusal.Unauthenticated, "the identity provider's answer is not valid")
 		}
-	case err != nil && network(err) && !p.isWhole(token):
+	case err != nil && found.UserInfoEndpoint() != "" && !refuses(err) && !p.isWhole(token):
 		// A login without the groups would last for hours.
 		return id.Foreign{}, fmt.Errorf("%w (%w)", ErrAway, err)
 	}
 	return p.person(token, raw, claims)
+}
+
+// refuses tells an endpoint that does not answer this token from one that is not well: its error begins with the status.
+func refuses(err error) bool {
+	return strings.HasPrefix(err.Error(), "4") && !strings.HasPrefix(err.Error(), strconv.Itoa(http.StatusTooManyRequests))
 }
 
 // isWhole tells whether an ID token says by itself what its person is called and is in.

@@ -61,8 +61,8 @@ func TestAProviderThatHangsIsAskedOnceAndHoldsNobody(t *testing.T) {
 	}
 }
 
-// A provider whose endpoint for names and groups can't be reached says nothing of a person's groups, unless the ID token
-// does: nobody is logged in without theirs for that.
+// A provider whose endpoint for names and groups can't be reached, or fails, says nothing of a person's groups, unless
+// the ID token does: nobody is logged in without theirs for that. An endpoint that refuses the login has no more to say.
 func TestALoginNeedsTheGroupsFromSomewhere(t *testing.T) {
 	t.Parallel()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
@@ -77,7 +77,19 @@ func TestALoginNeedsTheGroupsFromSomewhere(t *testing.T) {
 	}
 	away := httptest.NewServer(nil)
 	away.Close()
-	for name, groups := range map[string][]string{"in the ID token": {"dev"}, "at the endpoint": nil} {
+	for name, of := range map[string]struct {
+		endpoint, token int // status; 0: of the endpoint that it is away, of the token that it is given
+		groups          []string
+		away            bool
+	}{
+		"in the ID token":              {groups: []string{"dev"}},
+		"at the endpoint":              {away: true},
+		"at an endpoint that fails":    {endpoint: http.StatusServiceUnavailable, away: true},
+		"at an endpoint that is busy":  {endpoint: http.StatusTooManyRequests, away: true},
+		"nowhere":                      {endpoint: http.StatusForbidden},
+		"of a provider without tokens": {groups: []string{"dev"}, token: http.StatusBadGateway, away: true},
+	} {
+		groups := of.groups
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			answers := map[string]any{"/keys": jose.JSONWebKeySet{
@@ -85,6 +97,9 @@ func TestALoginNeedsTheGroupsFromSomewhere(t *testing.T) {
 			}}
 			provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Content-Type", "application/json")
+				if status := map[string]int{"/info": of.endpoint, "/token": of.token}[r.URL.Path]; status != 0 {
+					w.WriteHeader(status)
+				}
 				_ = json.NewEncoder(w).Encode(answers[r.URL.Path])
 			}))
 			t.Cleanup(provider.Close)
@@ -112,12 +127,15 @@ func TestALoginNeedsTheGroupsFromSomewhere(t *testing.T) {
 				"issuer": provider.URL, "jwks_uri": provider.URL + "/keys", "token_endpoint": provider.URL + "/token",
 				"userinfo_endpoint": away.URL, "id_token_signing_alg_values_supported": []string{"EdDSA"},
 			}
+			if of.endpoint != 0 {
+				answers["/.well-known/openid-configuration"].(map[string]any)["userinfo_endpoint"] = provider.URL + "/info"
+			}
 			p := New(Config{Issuer: provider.URL, ClientID: "web", UserClaim: "name", GroupsClaim: "groups"})
 			kim, err := p.Finish(t.Context(), provider.URL, "code", Pending{Nonce: "n", Verifier: "v"})
 			switch {
-			case groups == nil && !errors.Is(err, ErrAway):
+			case of.away && !errors.Is(err, ErrAway):
 				t.Errorf("logged in: %+v, %v", kim, err)
-			case groups != nil && (err != nil || !slices.Equal(kim.Groups, groups)):
+			case !of.away && (err != nil || !slices.Equal(kim.Groups, groups)):
 				t.Errorf("got %+v, %v", kim, err)
 			}
 		})
