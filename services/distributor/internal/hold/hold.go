@@ -220,8 +220,8 @@ func (g *Gate) record(ctx context.Context, req *consolev1.RecordHeldRequest) err
 	_, err := g.console.RecordHeld(ctx, req)
 	code, one := connect.CodeOf(err), len(req.GetClusters()) == 1
 	if code == connect.CodeUnimplemented || code == connect.CodeInvalidArgument && one { // saying it again would not help
-		g.log.ErrorContext(ctx, "the console refuses what is not removed", "clusters", len(req.GetClusters()),
-			"cluster", req.GetClusters()[0].GetCluster(), "err", err)
+		g.log.ErrorContext(ctx, "the console refuses what is not removed: agents keep it, and nobody is asked. Bring both to one version",
+			"clusters", len(req.GetClusters()), "cluster", req.GetClusters()[0].GetCluster(), "err", err)
 		return nil
 	}
 	return err

@@ -215,7 +215,8 @@ func (h *TruthReporter) tell(ctx context.Context, names []string, lines []plan.L
 	_, err := h.console.RecordHub(ctx, req)
 	if connect.CodeOf(err) == connect.CodeInvalidArgument {
 		// Saying it again would not help.
-		h.log.Error("the console refuses what is delivered", "err", err)
+		h.log.ErrorContext(ctx, "the console refuses what is delivered, and shows what it knew before: bring both to one version",
+			"services", len(req.GetServices()), "refs", len(req.GetRefs()), "err", err)
 		return nil
 	}
 	return err
