@@ -26,6 +26,7 @@ import (
 	"fairlead.dev/cli/internal/object"
 	"fairlead.dev/cli/internal/resource"
 	"fairlead.dev/cli/internal/table"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/plural"
 )
 
@@ -57,15 +58,16 @@ type logging struct {
 	seen        map[string]string
 	open, begun map[string]time.Time
 
-	// asked are the pods that were there at the beginning. It is written before any stream begins.
-	asked map[string]bool
+	// found are the services whose cluster was asked, and away those whose cluster could not be asked the last time;
+	// asked are the pods that a service had the first time. They are of the goroutine that looks for pods.
+	found, away, asked map[string]bool
 }
 
 func logsCommand(a *app.App) *cobra.Command {
 	l := &logging{
 		Workload: object.Workload{App: a},
 		seen:     map[string]string{}, open: map[string]time.Time{},
-		begun: map[string]time.Time{}, asked: map[string]bool{},
+		begun: map[string]time.Time{}, asked: map[string]bool{}, found: map[string]bool{},
 	}
 	cmd := &cobra.Command{
 		Use:         "logs CLUSTER [FLAGS OF KUBECTL] POD | logs service/NAME",
@@ -144,23 +146,24 @@ func (l *logging) showLogs(ctx context.Context, ref resource.Reference) error {
 		return err
 	}
 	l.several = len(services) > 1
-	find := func() ([]object.Pod, error) { return l.ListPods(ctx, services) }
+	find := func() ([]object.Pod, error) { return l.findPods(ctx, services) }
 	pods, err := find()
 	switch {
 	case err != nil:
 		return err
-	case len(pods) == 0 && !l.follow:
+	case len(pods) == 0 && !l.follow && len(l.away) == 0:
 		return fmt.Errorf("%s %q has no pods now: `fairlead tree %s %s` shows what it has", ref.Kind, ref.Name,
 			ref.Kind, ref.Name)
 	}
 	if err := l.requireContainer(pods); err != nil {
 		return err
 	}
-	for _, p := range pods {
-		l.asked[p.String()] = true
-	}
 	if !l.follow {
-		return l.readAll(ctx, pods)
+		err := l.readAll(ctx, pods)
+		if err == nil && len(l.away) > 0 {
+			err = fmt.Errorf("the logs of %s can't be read, as said above", plural.Part(len(l.away), len(services), "service"))
+		}
+		return err
 	}
 	var streams sync.WaitGroup
 	defer streams.Wait()
@@ -169,6 +172,38 @@ func (l *logging) showLogs(ctx context.Context, ref resource.Reference) error {
 	defer tick.Stop()
 	l.followPods(ctx, tick.C, find, func(pods []object.Pod) { l.startStreams(ctx, &streams, pods, false) })
 	return nil
+}
+
+// findPods returns the pods of the services whose clusters can be asked, and names the others, once. That none can be
+// asked is an error.
+func (l *logging) findPods(ctx context.Context, services []*consolev1.Service) ([]object.Pod, error) {
+	var pods []object.Pod
+	away := map[string]bool{}
+	for _, s := range services {
+		name := s.GetMetadata().GetName()
+		some, err := l.ListPods(ctx, []*consolev1.Service{s})
+		switch {
+		case err != nil && (len(services) == 1 || ctx.Err() != nil):
+			return nil, err
+		case err != nil:
+			away[name] = true
+			if !l.away[name] {
+				l.App.Notef("service/%s: %v\n", name, err)
+			}
+			continue
+		case !l.found[name]:
+			l.found[name] = true
+			for _, p := range some {
+				l.asked[p.String()] = true
+			}
+		}
+		pods = append(pods, some...)
+	}
+	l.away = away
+	if len(away) < len(services) || len(services) == 0 {
+		return pods, nil
+	}
+	return nil, fmt.Errorf("none of %s can be asked, as said above", plural.Of(len(services), "service"))
 }
 
 // followPods looks for pods at each tick until the person interrupts it: for those that came, and for those whose
@@ -209,8 +244,8 @@ func (l *logging) requireContainer(pods []object.Pod) error {
 	return fmt.Errorf("no pod has a container %q: they have %s", l.container, strings.Join(slices.Compact(names), ", "))
 }
 
-// startStreams reads the containers that are not being read. first: the pods were there at the beginning, and are read
-// as the person asked for; pods that come later are read from their beginning.
+// startStreams reads the containers that are not being read: as the person asked for, or from the beginning those of pods
+// that came later. first: it is the first look.
 func (l *logging) startStreams(ctx context.Context, streams *sync.WaitGroup, pods []object.Pod, first bool) {
 	total := 0
 	for p, container := range l.wantedContainers(pods) {
@@ -219,9 +254,10 @@ func (l *logging) startStreams(ctx context.Context, streams *sync.WaitGroup, pod
 		if !l.beginStream(key) {
 			continue
 		}
+		asked := l.asked[p.String()]
 		streams.Go(func() {
 			defer l.endStream(key)
-			err := l.readStream(ctx, p, container, key, first || l.asked[p.String()])
+			err := l.readStream(ctx, p, container, key, asked)
 			if err != nil && ctx.Err() == nil && first {
 				l.App.Notef("%s: %v\n", key, err)
 			}
