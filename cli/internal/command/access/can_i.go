@@ -2,7 +2,6 @@ package access
 
 import (
 	"context"
-	"errors"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,10 +11,8 @@ import (
 	"fairlead.dev/cli/internal/resource"
 	"fairlead.dev/cli/internal/table"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/flags"
 )
-
-// errRefused ends can-i with an exit code that scripts see.
-var errRefused = errors.New("no")
 
 func canI(a *app.App) *cobra.Command {
 	var in consolev1.CheckAccessRequest
@@ -51,7 +48,7 @@ read, write, exec or secrets. Administrators may ask for others with --as.`,
 			if err := a.Printf("no: %s\n", table.CleanLine(res.GetReason())); err != nil {
 				return err
 			}
-			return errRefused
+			return flags.Exit(1)
 		}
 		return a.Printf("yes, by %s\n", table.CleanLine(res.GetReason()))
 	})
