@@ -79,9 +79,16 @@ func UsageError(cmd *cobra.Command, args ...string) error {
 	line := strings.TrimSuffix(cmd.UseLine(), " [flags]")
 	if len(args) == 1 && takesService.MatchString(cmd.Use) && resource.IsOnlyName(args[0]) {
 		line = cmd.CommandPath() + " service " + args[0]
+		if commit.MatchString(args[0]) {
+			line = cmd.CommandPath() + " service NAME"
+			return fmt.Errorf("use it as `%s`: `fairlead search %s` finds the services of a commit", line, args[0])
+		}
 	}
 	return fmt.Errorf("use it as `%s`: see `%s --help`", line, cmd.CommandPath())
 }
+
+// commit is a commit's id, or the beginning of one.
+var commit = regexp.MustCompile(`^[0-9a-f]{7,40}$`)
 
 // takesService is the use line of commands that need a service and nothing else.
 var takesService = regexp.MustCompile(`^\S+ service[a-z|]* NAME( \[|$)`)

@@ -308,6 +308,10 @@ GetSource {"name":"shop"}
 			Line: "trace shop-a",
 			Err:  "use it as `fairlead trace service shop-a`: see `fairlead trace --help`",
 		},
+		"of a commit": {
+			Line: "trace 3f1c0d2e",
+			Err:  "use it as `fairlead trace service NAME`: `fairlead search 3f1c0d2e` finds the services of a commit",
+		},
 		"without anything": {
 			Line: "trace",
 			Err:  "use it as `fairlead trace service|globalservice NAME`: see `fairlead trace --help`",
