@@ -73,8 +73,12 @@ func (e explainer) WrapStreamingHandler(next connect.StreamingHandlerFunc) conne
 // absent is how the hub says that there is no such resource.
 var absent = regexp.MustCompile(`^(\w+) "[^"]*" does not exist$`)
 
-// orderField begins what the hub says of an order, which people give with --sort.
-const orderField = "order_by: "
+const (
+	// orderField begins what the hub says of an order, which people give with --sort.
+	orderField = "order_by: "
+	// lifetimeField likewise, with --lifetime.
+	lifetimeField = "lifetime: "
+)
 
 // explained is an error for people.
 type explained struct {
@@ -111,6 +115,8 @@ func (e explainer) explainError(err error) error {
 		text = said + whereListed(absent.FindStringSubmatch(said)[1])
 	case code == connect.CodeInvalidArgument && strings.HasPrefix(said, orderField):
 		text = "--sort: " + strings.TrimPrefix(said, orderField)
+	case code == connect.CodeInvalidArgument && strings.HasPrefix(said, lifetimeField):
+		text = "--" + said
 	case connect.IsWireError(err):
 		text = said
 	default:

@@ -50,7 +50,7 @@ func TestAdministratorsHandOutAccess(t *testing.T) {
 				createUserToken, connect.CodeInvalidArgument, "lifetime: must be at most 12h")},
 			Asked: `CreateUserToken {"user":"bob","lifetime":"172800s"}
 `,
-			Err: "lifetime: must be at most 12h",
+			Err: "--lifetime: must be at most 12h",
 		},
 		"a lifetime that is none": {
 			Line: "admin token bob --lifetime long",
