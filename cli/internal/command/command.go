@@ -42,7 +42,7 @@ func Run(ctx context.Context, args []string, io app.IO) error {
 		return err
 	}
 	cmd, err := root.ExecuteContextC(ctx)
-	err = cleanError(explainFlags(cmd, err))
+	err = cleanError(explainFile(explainFlags(cmd, err)))
 	end(err)
 	return err
 }

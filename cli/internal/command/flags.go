@@ -3,6 +3,7 @@ package command
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"regexp"
 	"strings"
 
@@ -42,6 +43,15 @@ func explainFlags(cmd *cobra.Command, err error) error {
 	return errors.New(text + ": see `" + cmd.CommandPath() + " --help`")
 }
 
+// explainFile says of a file that is not there that it does not exist, in place of the call that found none.
+func explainFile(err error) error {
+	missing, ok := errors.AsType[*fs.PathError](err)
+	if !ok || !errors.Is(missing, fs.ErrNotExist) || missing.Op != "stat" && missing.Op != "open" {
+		return err
+	}
+	return cleaned{strings.Replace(err.Error(), missing.Error(), missing.Path+" does not exist", 1), err}
+}
+
 // cleanError keeps what a terminal would take for an order out of the text of an error, which may repeat what others
 // wrote.
 func cleanError(err error) error {
@@ -54,7 +64,7 @@ func cleanError(err error) error {
 	return err
 }
 
-// cleaned is an error whose text a terminal shows as text.
+// cleaned is an error with a text for people.
 type cleaned struct {
 	text string
 	err  error

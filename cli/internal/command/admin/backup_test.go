@@ -76,7 +76,7 @@ func TestABackupIsThereWhenItIsWhole(t *testing.T) {
 		},
 		"into a folder that is not there": {
 			Line: "admin backup FOLDER/nope/hub.backup", Hub: streams(nil, sumOf("one"), "one"),
-			Err: "folder of the backup: stat FOLDER/nope: no such file or directory",
+			Err: "folder of the backup: FOLDER/nope does not exist",
 		},
 		"to nowhere": {
 			Line: "admin backup",
@@ -159,7 +159,7 @@ func TestARestoreSaysWhatItNeeds(t *testing.T) {
 		},
 		"a file that is there": {
 			Line: "admin restore FOLDER/nope.backup --data-dir FOLDER",
-			Err:  "open FOLDER/nope.backup: no such file or directory",
+			Err:  "FOLDER/nope.backup does not exist",
 		},
 		"a folder of data": {
 			Line: "admin restore FOLDER/some.backup", Files: some,
@@ -172,8 +172,8 @@ func TestARestoreSaysWhatItNeeds(t *testing.T) {
 		},
 		"the master key": {
 			Line: "admin restore FOLDER/some.backup --data-dir FOLDER", Files: some,
-			Err: "restore FOLDER/some.backup: read master key: open FOLDER/master.key: no such file or " +
-				"directory: put the master key that the backup was made with there, or name it with " +
+			Err: "restore FOLDER/some.backup: read master key: FOLDER/master.key does not exist: " +
+				"put the master key that the backup was made with there, or name it with " +
 				"--master-key-file",
 		},
 		"a backup, and no other file": {

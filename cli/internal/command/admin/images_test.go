@@ -16,7 +16,7 @@ func TestMirrorRefusesWhatItCantUse(t *testing.T) {
 		},
 		"no bundle": {
 			Line: "images mirror FOLDER/nope.tar registry.example.com/fairlead --server HUB",
-			Err:  "read the bundle: stat FOLDER/nope.tar: no such file or directory",
+			Err:  "read the bundle: FOLDER/nope.tar does not exist",
 		},
 		"a bundle that is none": {
 			Line: "images mirror FOLDER/text.tar registry.example.com/fairlead", Files: map[string]string{"text.tar": "text"},
@@ -29,7 +29,7 @@ func TestMirrorRefusesWhatItCantUse(t *testing.T) {
 		},
 		"an authority that is not there": {
 			Line: "images mirror bundle.tar registry.example.com --ca-file FOLDER/nope.pem",
-			Err:  "--ca-file: open FOLDER/nope.pem: no such file or directory",
+			Err:  "--ca-file: FOLDER/nope.pem does not exist",
 		},
 		"an authority that is none": {
 			Line:  "images mirror bundle.tar registry.example.com --ca-file FOLDER/ca.pem",

@@ -199,7 +199,7 @@ stdin:4: service "a": spec.sourc: unknown field; did you mean "source"?`,
 		},
 		"of a file that is not there": {
 			Line: "config -f FOLDER/nope.yaml",
-			Err:  "stat FOLDER/nope.yaml: no such file or directory",
+			Err:  "FOLDER/nope.yaml does not exist",
 		},
 		"of a service and a file": {
 			Line: "config web -f -", Stdin: draft,

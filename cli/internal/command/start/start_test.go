@@ -39,16 +39,16 @@ func TestUpRefusesWhatItCantDo(t *testing.T) {
 		},
 		"a kubeconfig that is not there": {
 			Line: "up --data-dir FOLDER/data --kubeconfig FOLDER/nope --context kind-a", NoHub: true,
-			Err: "kubeconfig: stat FOLDER/nope: no such file or directory",
+			Err: "kubeconfig: FOLDER/nope does not exist",
 		},
 		"the kubeconfig of the environment, not there": {
 			Line: "up --data-dir FOLDER/data --context kind-a", NoHub: true,
 			Env: map[string]string{"KUBECONFIG": "FOLDER/mine"},
-			Err: "kubeconfig: stat FOLDER/mine: no such file or directory",
+			Err: "kubeconfig: FOLDER/mine does not exist",
 		},
 		"the kubeconfig of the person, not there": {
 			Line: "up --context kind-a", NoHub: true, Env: map[string]string{"HOME": "FOLDER"},
-			Err: "kubeconfig: stat FOLDER/.kube/config: no such file or directory",
+			Err: "kubeconfig: FOLDER/.kube/config does not exist",
 		},
 	})
 }
@@ -104,7 +104,7 @@ func TestServicesOfDockerComposeRefuseWhatTheyCantUse(t *testing.T) {
 	hubtest.Run(t, map[string]hubtest.Case{
 		"the Git server without a password": {
 			Line: "git-server --data-dir FOLDER --password-file FOLDER/nope", NoHub: true,
-			Err: "--password-file: open FOLDER/nope: no such file or directory",
+			Err: "--password-file: FOLDER/nope does not exist",
 		},
 		"the Git server with an unknown flag": {
 			Line: "git-server --port 1", NoHub: true,
