@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -19,6 +20,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/catalogyaml"
+	"fairlead.dev/platform/flags"
 )
 
 // creation is what a person wants to make, and how.
@@ -40,7 +42,7 @@ func createCommand(a *app.App) *cobra.Command {
 		Example: `  fairlead create -f shop.yaml
   fairlead create source shop --url https://git.example.com/shop.git
   fairlead create cluster edge-1
-  fairlead create service web --source shop --path apps/web --cluster edge-1 --namespace web --create-namespace
+  fairlead create service web --source shop --path web --cluster edge-1 -n web --create-namespace
   fairlead create service web --source shop --cluster edge-1 -o yaml > web.yaml`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -78,7 +80,7 @@ func createCommand(a *app.App) *cobra.Command {
 
 func (c *creation) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&c.format, "output", "o", "", "print it as yaml, and write nothing")
-	cmd.Flags().BoolVar(&c.dryRun, "dry-run", false, "have the hub check it, and write nothing")
+	cmd.Flags().BoolVar(&c.dryRun, "dry-run", false, "have the hub check it, show what would be made, and write nothing")
 }
 
 // kindCommand is a command that makes one resource of a kind.
@@ -150,7 +152,7 @@ func (c *creation) serviceCommand() *cobra.Command {
 	var createNamespace bool
 	cmd := c.kindCommand("service NAME --source SOURCE --cluster CLUSTER",
 		"Make a service: a folder of a source that a cluster runs",
-		"  fairlead create service web --source shop --path apps/web --cluster edge-1 --namespace web --create-namespace",
+		"  fairlead create service web --source shop --path web --cluster edge-1 -n web --create-namespace",
 		func(head *consolev1.Metadata) (catalogyaml.Message, error) {
 			if createNamespace {
 				spec.Sync = &deliveryv1.SyncSpec{CreateNamespace: &deliveryv1.CreateNamespace{}}
@@ -253,11 +255,19 @@ func (c *creation) createObjects(cmd *cobra.Command, objects []*catalogyaml.Obje
 			return err
 		}
 		w := writing{app: c.app, hub: h, dryRun: c.dryRun}
-		return w.writeObjects(ctx, objects)
+		err := w.writeObjects(ctx, objects)
+		if c.dryRun && errors.Is(err, flags.Exit(differs)) {
+			return nil // a new resource always differs from what is there
+		}
+		return err
 	})(cmd, nil)
 }
 
-// requireAbsent fails if one of the objects is there.
+// mustBeNew is the etag of a resource that the hub makes only if there is none yet.
+const mustBeNew = "new"
+
+// requireAbsent fails if one of the objects is there. Of an object that the person may not view the hub says by the
+// write which right is lacking, or that the name is taken.
 func requireAbsent(ctx context.Context, h *hubclient.Hub, objects []*catalogyaml.Object) error {
 	var there []error
 	for _, o := range objects {
@@ -269,9 +279,10 @@ func requireAbsent(ctx context.Context, h *hubclient.Hub, objects []*catalogyaml
 		switch {
 		case err == nil:
 			there = append(there, fmt.Errorf("%s %q is there already: change it with `fairlead apply -f FILE` or `fairlead edit %s %s`", k.Singular(), o.Name(), k.Singular(), o.Name()))
-		case !resource.IsMissing(err):
+		case !resource.IsMissing(err) && connect.CodeOf(err) != connect.CodeNotFound:
 			return err
 		}
+		o.Message.GetMetadata().Etag = mustBeNew
 	}
 	return errors.Join(there...)
 }

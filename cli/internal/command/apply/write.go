@@ -54,7 +54,7 @@ func (w *writing) writeObjects(ctx context.Context, objects []*catalogyaml.Objec
 		w.app.Notef("%s\n", plural.Part(done, total, "resource"))
 	}
 	if w.dryRun && w.differ {
-		return flags.Exit(2)
+		return flags.Exit(differs)
 	}
 	return nil
 }
