@@ -165,23 +165,23 @@ func removePages(before time.Time) {
 
 // openBrowser opens an address in the person's browser.
 func openBrowser(ctx context.Context, a *app.App, address string) error {
-	program := []string{"xdg-open"}
-	switch browser := a.Getenv("BROWSER"); {
+	program := "xdg-open"
+	switch browser := strings.TrimSpace(a.Getenv("BROWSER")); {
 	case browser != "":
-		program = []string{browser}
+		program = browser
 	case runtime.GOOS == "darwin":
-		program = []string{"open"}
+		program = "open"
 	case runtime.GOOS == "windows":
-		program = []string{"rundll32", "url.dll,FileProtocolHandler"}
+		program = "rundll32 url.dll,FileProtocolHandler"
 	}
-	cmd := exec.CommandContext(ctx, program[0], append(program[1:], address)...)
+	cmd := app.ChosenProgram(ctx, program, address)
 	cmd.Stdout, cmd.Stderr = a.Stdout, a.Stderr
 	err := cmd.Run()
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
-		return fmt.Errorf("there is no browser here (%s)", program[0])
+		return fmt.Errorf("there is no browser here (%s)", program)
 	case err != nil:
-		return fmt.Errorf("%s opened no browser (%w)", program[0], err)
+		return fmt.Errorf("%s opened no browser (%w)", program, err)
 	}
 	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -100,7 +99,7 @@ func renderEditable(m catalogyaml.Message) ([]byte, error) {
 
 // chosenEditor is the command of the editor that the environment names; empty: it names none.
 func (e *editing) chosenEditor() string {
-	return cmp.Or(e.app.Getenv("FAIRLEAD_EDITOR"), e.app.Getenv("VISUAL"), e.app.Getenv("EDITOR"))
+	return strings.TrimSpace(cmp.Or(e.app.Getenv("FAIRLEAD_EDITOR"), e.app.Getenv("VISUAL"), e.app.Getenv("EDITOR")))
 }
 
 // inEditor has a person change a text in a file of its own.
@@ -113,14 +112,11 @@ func (e *editing) inEditor(ctx context.Context, text []byte) (name string, chang
 	if err := errors.Join(err, file.Close()); err != nil {
 		return "", nil, err
 	}
-	words := strings.Fields(cmp.Or(e.chosenEditor(), "vi"))
-	if len(words) == 0 {
-		return "", nil, errors.New("no editor: set EDITOR")
-	}
-	editor := exec.CommandContext(ctx, words[0], append(words[1:], file.Name())...)
+	program := cmp.Or(e.chosenEditor(), "vi")
+	editor := app.ChosenProgram(ctx, program, file.Name())
 	editor.Stdin, editor.Stdout, editor.Stderr = e.app.Stdin, e.app.Stdout, e.app.Stderr
 	if err := editor.Run(); err != nil {
-		return "", nil, fmt.Errorf("editor %s: %w: set EDITOR to another one; the text is in %s", words[0], err, file.Name())
+		return "", nil, fmt.Errorf("editor %s: %w: set EDITOR to another one; the text is in %s", program, err, file.Name())
 	}
 	changed, err = os.ReadFile(file.Name())
 	return file.Name(), changed, err
