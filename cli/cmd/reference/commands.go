@@ -27,7 +27,7 @@ func describeCommands() string {
 	})
 	var b strings.Builder
 	b.WriteString(commandsHead)
-	fmt.Fprintf(&b, "Flags of all commands:\n\n```text\n%s```\n\n", root.PersistentFlags().FlagUsages())
+	fmt.Fprintf(&b, "Flags of all commands:\n\n```text\n%s```\n\n", root.PersistentFlags().FlagUsagesWrapped(command.HelpWidth))
 	for _, cmd := range root.Commands() {
 		describeCommand(&b, cmd)
 	}
@@ -50,7 +50,7 @@ func describeCommand(b *strings.Builder, cmd *cobra.Command) {
 		fmt.Fprintf(b, "```sh\n%s\n```\n\n", strings.TrimRight(cmd.Example, "\n"))
 	}
 	if flags := cmd.NonInheritedFlags(); flags.HasAvailableFlags() {
-		fmt.Fprintf(b, "```text\n%s```\n\n", flags.FlagUsages())
+		fmt.Fprintf(b, "```text\n%s```\n\n", flags.FlagUsagesWrapped(command.HelpWidth))
 	}
 	for _, sub := range cmd.Commands() {
 		describeCommand(b, sub)

@@ -179,7 +179,7 @@ func adminRestore(a *app.App) *cobra.Command {
 complete or changes nothing. Stop all consoles first. docs/operate/backup.md says what follows, and why nothing is removed
 from clusters until you confirm it.`,
 		Example: `  fairlead admin restore fairlead-2026-11-20.backup --data-dir /var/lib/fairlead/console
-  FAIRLEAD_DATABASE_URL=postgres://... fairlead admin restore fairlead-2026-11-20.backup --master-key-file master.key`,
+  FAIRLEAD_DATABASE_URL=postgres://... fairlead admin restore hub.backup --master-key-file hub.key`,
 		Args: app.WantArgs(1, 1),
 	}
 	cmd.Flags().StringVar(&cfg.DataDir, "data-dir", "",

@@ -47,7 +47,8 @@ The account is that of "docker login" or "helm registry login", or --username wi
 refused, since a version does not change; --replace overwrites it.
 
 Verify the bundle before: docs/operate/release.md has the commands.`,
-		Example: "  fairlead images mirror fairlead-bundle-v1.2.3.tar registry.example.com/fairlead\n  fairlead images mirror fairlead-bundle-v1.2.3.tar registry.example.com/fairlead --ca-file ca.crt --username ci --password-stdin < password",
+		Example: "  fairlead images mirror fairlead-bundle-v1.2.3.tar registry.example.com/fairlead\n" +
+			"  fairlead images mirror bundle.tar registry.example.com --username ci --password-stdin < password",
 		Args:    app.WantArgs(2, 2),
 	}
 	f := cmd.Flags()

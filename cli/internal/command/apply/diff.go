@@ -63,7 +63,7 @@ else follows it. It needs the same rights as --from.`,
   fairlead diff service shop --from values=../config
   fairlead diff service shop --ref feature/new-cart
   fairlead diff service shop --ref refs/tags/v1.4.0
-  fairlead hold service shop --mode dry-run --reason "a look first" --wait && fairlead diff service shop`,
+  fairlead hold service shop --mode dry-run --reason "a look" --wait && fairlead diff service shop`,
 		Args: app.WantArgs(2, 2),
 	}
 	cmd.Flags().StringVarP(&format, "output", "o", app.FormatTable, "form of the output: table, json or yaml")

@@ -46,7 +46,7 @@ func requestAccess(a *app.App) *cobra.Command {
 		Long: `Ask for a role at a cluster that you may see. The request waits for 24 h at most.
 
 Roles are viewer, deployer, operator, admin and those of "fairlead get roles"; view and edit, as Kubernetes has them, stand for viewer and operator.`,
-		Example: `  fairlead cluster access request edge-1 --role edit --for 1h --reason "incident 7: web does not start"`,
+		Example: `  fairlead cluster access request edge-1 --role edit --for 1h --reason "incident 7: web is down"`,
 		Args:    app.WantArgs(1, 1),
 	}
 	cmd.Flags().StringVar(&role, "role", "", "`role` to ask for")

@@ -50,7 +50,7 @@ warnings an hour, and what pods request of what nodes can give. The highest of a
 --filter and --sort take figures beside the fields of clusters: docs/views.md has all of them.`,
 		Example: `  fairlead top fleet
   fairlead top fleet --group-by env,region
-  fairlead top cluster --filter 'labels.env = prod AND pods.not_ready > 0' --sort 'restarts.hour desc'
+  fairlead top cluster --filter 'labels.env = qa AND pods.not_ready > 0' --sort 'restarts.hour desc'
   fairlead top cluster edge-1
   fairlead top cluster edge-1 --curve
   fairlead top service shop --watch`,

@@ -31,7 +31,7 @@ apply" ends it. To freeze takes the right to edit the project or the cluster, an
 With --filter several projects or clusters are frozen at once: the command shows them, and asks on a terminal; scripts say
 --yes, and --dry-run only shows them.`,
 		`  fairlead freeze project shop --reason "the sale" --for 48h
-  fairlead freeze cluster edge-1 --reason "moves to another rack" --until 2026-11-30T06:00:00Z --leave-drift
+  fairlead freeze cluster edge-1 --reason "new rack" --until 2026-11-30T06:00:00Z --leave-drift
   fairlead freeze clusters --filter 'labels.env = prod' --reason "the sale" --for 48h`, app.WantArgs(1, 2))
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for everybody to see")
 	cmd.Flags().BoolVar(&leave, "leave-drift", false, "don't undo what others change meanwhile")

@@ -56,7 +56,7 @@ The exit code says how it ended:
   1  it could not be found out: a wrong name, no hub
   3  it failed: the manifests, the cluster's answer, or the health of the objects
   4  it took longer than --timeout
-  5  it waits for a person: a hold, a pin, manual mode, dry run, a closed window, or a removal to confirm`,
+  5  it waits for a person: a hold, pin, manual mode, dry run, closed window, or removal to confirm`,
 		Example: "  fairlead wait service/shop --commit \"$GIT_COMMIT\" --healthy --timeout 10m",
 		Args:    app.WantArgs(2, 2),
 	}

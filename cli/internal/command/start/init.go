@@ -21,10 +21,10 @@ certificate (less than 30 days are left), for another host or another URL.
   tls/{ca.crt,tls.crt,tls.key}
   hub/hub.secret
   metrics/{metrics.token,ca.crt}  what Prometheus needs
-  console/master.key          without it the secrets of the catalog are lost: back it up, not beside the database
+  console/master.key          seals the catalog's secrets: back it up, not beside the database
   redis/{password,url}        FAIRLEAD_REDIS_URL_FILE of gitcache, distributor and tunnel
   postgres/{password,url}     FAIRLEAD_DATABASE_URL_FILE of the console
-  {redis,postgres}/{tls.crt,tls.key,ca.crt}  with --redis-host and --database-host: what servers beside the hub need to speak TLS`,
+  {redis,postgres}/{tls.crt,tls.key,ca.crt}  with --redis-host, --database-host: for their TLS`,
 		Example: "  fairlead init --dir fairlead-secrets --host hub.example.com",
 		Args:    app.WantArgs(0, 0),
 		RunE: func(*cobra.Command, []string) error {
