@@ -16,7 +16,7 @@ import { ConfigSetSchema, ConfigUserSchema } from '../gen/fairlead/console/v1/co
 import { PlannedAction, PlannedServiceSchema } from '../gen/fairlead/console/v1/global_service_service_pb'
 import { GrantService } from '../gen/fairlead/console/v1/grant_service_pb'
 import { LiveService } from '../gen/fairlead/console/v1/live_service_pb'
-import { ObjectService } from '../gen/fairlead/console/v1/object_service_pb'
+import { ClusterObjectSchema, ObjectService } from '../gen/fairlead/console/v1/object_service_pb'
 import { ProjectSchema } from '../gen/fairlead/console/v1/project_service_pb'
 import { ClusterStatusSchema, ServiceSchema } from '../gen/fairlead/console/v1/resources_pb'
 import { DeletePolicy, SyncMode } from '../gen/fairlead/delivery/v1/options_pb'
@@ -26,6 +26,7 @@ import { answerOf } from '../live/answers'
 import { programOf } from '../pages/me/programs'
 import { entriesOf, hasUsers, namesOf, rowsOf } from '../pages/resource/entries'
 import { valuesOf } from '../pages/service/difference'
+import { grouped, groupsOf } from '../pages/service/grouped'
 import { pull, verbs } from '../pages/services/verbs'
 import { textOf } from '../pages/source/content'
 import { connectionOf } from '../state/states'
@@ -646,6 +647,23 @@ test('several objects of a kind have its plural, and no more than the first are 
   expect(ofKind('Ingress', ['a'])).toBe('1 Ingress: a')
   expect(ofKind('Pod', ['a', 'b', 'c', 'd'])).toBe('4 Pods: a, b, c and 1 more')
   expect(ofKind('Pod', [], 1200)).toBe('1,200 Pods')
+})
+
+test('objects whose order is held keep their groups, whatever becomes of them', () => {
+  const object = (kind: string, name: string, health: string) =>
+    create(ClusterObjectSchema, { object: { kind, name }, report: { health } })
+  const before = grouped([
+    object('Pod', 'a', 'Healthy'),
+    object('Pod', 'b', 'Degraded'),
+    object('Job', 'c', 'Failed'),
+  ])
+  const names = (of: typeof before) =>
+    of.map((g) => `${g.kind} ${g.list.map((o) => o.object?.name).join('')}`)
+  const well = before
+    .flatMap((g) => g.list)
+    .map((o) => object(o.object?.kind ?? '', o.object?.name ?? '', 'Healthy'))
+  expect(names(groupsOf(well))).toEqual(names(before))
+  expect(groupsOf(well).map((g) => g.worst)).toEqual(['healthy', 'healthy'])
 })
 
 describe('the rows of a list that a person is in', () => {

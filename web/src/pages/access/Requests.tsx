@@ -91,7 +91,7 @@ export function Requests() {
       >
         <thead>
           <tr>
-            {['Who', 'State', 'Role', 'Cluster', 'Why', 'Asked', 'Until', 'Decided', ''].map((t) => (
+            {['Who', 'State', 'Role', 'Cluster', 'Why', 'Asked', 'Until', 'Decided', 'Actions'].map((t) => (
               <th scope="col" key={t}>
                 {t}
               </th>

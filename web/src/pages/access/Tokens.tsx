@@ -78,7 +78,7 @@ export function Tokens() {
           <table>
             <thead>
               <tr>
-                {['Token', 'Of', 'May', 'Made', 'Last used', 'Ends', ''].map((t) => (
+                {['Token', 'Of', 'May', 'Made', 'Last used', 'Ends', 'Actions'].map((t) => (
                   <th scope="col" key={t}>
                     {t}
                   </th>

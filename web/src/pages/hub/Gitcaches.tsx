@@ -29,7 +29,7 @@ export function Gitcaches() {
         <table>
           <thead>
             <tr>
-              {['Gitcache', 'State', 'Sources', 'Copies', 'Version', 'Up for', ''].map((t) => (
+              {['Gitcache', 'State', 'Sources', 'Copies', 'Version', 'Up for', 'Actions'].map((t) => (
                 <th scope="col" key={t}>
                   {t}
                 </th>
@@ -138,7 +138,7 @@ function Shards({ replica, replicas }: { replica: string; replicas: Replica[] })
         <table>
           <thead>
             <tr>
-              {['Source', 'Fetched by', 'Should be', 'Epoch', ''].map((t) => (
+              {['Source', 'Fetched by', 'Should be', 'Epoch', 'Actions'].map((t) => (
                 <th scope="col" key={t}>
                   {t}
                 </th>

@@ -57,7 +57,7 @@ export function Logins() {
             <table>
               <thead>
                 <tr>
-                  {['Program', 'By', 'Since', 'Last used', 'From', 'Ends unless used', ''].map((t) => (
+                  {['Program', 'By', 'Since', 'Last used', 'From', 'Ends unless used', 'Actions'].map((t) => (
                     <th scope="col" key={t}>
                       {t}
                     </th>

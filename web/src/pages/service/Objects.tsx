@@ -1,7 +1,7 @@
 import { useInfiniteQuery } from '@connectrpc/connect-query'
 import { useEffect } from 'react'
 import { Link, useSearchParams } from 'react-router'
-import { ObjectService } from '../../gen/fairlead/console/v1/object_service_pb'
+import { type ClusterObject, ObjectService } from '../../gen/fairlead/console/v1/object_service_pb'
 import type { Service } from '../../gen/fairlead/console/v1/resources_pb'
 import { SyncService } from '../../gen/fairlead/console/v1/sync_service_pb'
 import type { ObjectReport } from '../../gen/fairlead/delivery/v1/delivery_pb'
@@ -14,12 +14,14 @@ import { Ask, useLever } from '../../ui/Ask'
 import { useChange } from '../../ui/address'
 import { useChosen } from '../../ui/chosen'
 import { Export } from '../../ui/Export'
+import { HeldSays } from '../../ui/HeldSays'
+import { useHeld } from '../../ui/held'
 import { Opened } from '../../ui/Opened'
 import { Failed, Waiting } from '../../ui/Panel'
 import { Said } from '../../ui/Said'
 import { Search } from '../../ui/Search'
 import { amount, plain } from '../../ui/text'
-import { explored, grouped, mostAtOnce, syncedAs, untroubled } from './grouped'
+import { explored, grouped, groupsOf, mostAtOnce, syncedAs, untroubled } from './grouped'
 import { Branches, OwnedSays, useOwned } from './Tree'
 
 // The objects that are not well, as the report tells of them.
@@ -104,6 +106,8 @@ const byItself = 5
 // Pages beyond those that a person has asked for. An address may say anything.
 const pagesIn = (text: string | null) => Math.min(Math.max(0, Math.trunc(Number(text)) || 0), 1000)
 
+const nameOf = ({ object: o }: ClusterObject) => `${o?.group} ${o?.kind} ${o?.namespace}/${o?.name}`
+
 // All objects, by kind; a kind with many is opened on demand.
 export function Objects({ service, cluster }: { service: string; cluster: string }) {
   const [chosen, setChosen] = useChosen()
@@ -129,6 +133,16 @@ export function Objects({ service, cluster }: { service: string; cluster: string
   }, [hasNextPage, isFetchingNextPage, fetchNextPage, pages, more])
   const objects = list.data?.pages.flatMap((p) => p.objects) ?? []
   const owned = useOwned(cluster, objects, as === 'tree')
+  const words = find.slice(0, 256).toLowerCase().split(/\s+/)
+  const fitting = objects.filter((o) => {
+    const text = `${o.object?.kind} ${o.object?.namespace} ${o.object?.name}`.toLowerCase()
+    return words.every((w) => text.includes(w))
+  })
+  const held = useHeld(
+    `${as}\n${find}\n${pages}`,
+    grouped(fitting, as).flatMap((g) => g.list),
+    nameOf,
+  )
   // A page that failed is asked for again.
   const showMore = () => {
     if (pages < byItself + more) return void fetchNextPage()
@@ -137,11 +151,6 @@ export function Objects({ service, cluster }: { service: string; cluster: string
   if (list.error && !list.data)
     return <Failed failure={failureOf(list.error)} again={() => void list.refetch()} />
   if (!list.data) return <Waiting what="objects" />
-  const words = find.slice(0, 256).toLowerCase().split(/\s+/)
-  const fitting = objects.filter((o) => {
-    const text = `${o.object?.kind} ${o.object?.namespace} ${o.object?.name}`.toLowerCase()
-    return words.every((w) => text.includes(w))
-  })
   if (objects.length === 0) return <p>The cluster has not told which objects this service has.</p>
   return (
     <div className="panel">
@@ -176,47 +185,50 @@ export function Objects({ service, cluster }: { service: string; cluster: string
       </div>
       {as === 'tree' && <OwnedSays of={owned} />}
       <SyncChosen service={service} chosen={chosen} clear={() => setChosen(new Set())} />
-      {grouped(fitting, as).map(({ kind, list: of, worst }) => (
-        <Opened
-          key={kind}
-          name={kind}
-          byItself={of.length <= 10 || worst !== 'healthy'}
-          summary={
-            <>
-              <State of={worst} /> {plain(kind, 120)} {of.length > 1 && of.length}
-            </>
-          }
-        >
-          <ul className="lines">
-            {of.slice(0, 500).map((o) => (
-              <li key={`${o.object?.kind} ${o.object?.namespace}/${o.object?.name}`}>
-                <input
-                  type="checkbox"
-                  aria-label={`Choose ${syncedAs(o.object)}`}
-                  checked={chosen.has(syncedAs(o.object))}
-                  onChange={(e) => {
-                    const next = new Set(chosen)
-                    if (e.target.checked) next.add(syncedAs(o.object))
-                    else next.delete(syncedAs(o.object))
-                    setChosen(next)
-                  }}
-                />{' '}
-                <Health of={o.report} />{' '}
-                <Link to={explored(cluster, o.object)}>
-                  {plain(`${o.object?.namespace ? `${o.object.namespace}/` : ''}${o.object?.name}`, 300)}
-                </Link>{' '}
-                {o.object?.wave ? <span className="quiet">wave {o.object.wave}</span> : null}{' '}
-                {o.object?.leaving && <span className="quiet">{plain(o.object.leaving, 300)}</span>}{' '}
-                <span className="quiet">
-                  <Reason of={o.report} />
-                </span>
-                {as === 'tree' && <Branches of={owned} object={o} cluster={cluster} />}
-              </li>
-            ))}
-            {of.length > 500 && <li className="quiet">and {of.length - 500} more</li>}
-          </ul>
-        </Opened>
-      ))}
+      <div ref={held.ref}>
+        {groupsOf(held.rows, as).map(({ kind, list: of, worst }) => (
+          <Opened
+            key={kind}
+            name={kind}
+            byItself={of.length <= 10 || worst !== 'healthy'}
+            summary={
+              <>
+                <State of={worst} /> {plain(kind, 120)} {of.length > 1 && of.length}
+              </>
+            }
+          >
+            <ul className="lines">
+              {of.slice(0, 500).map((o) => (
+                <li key={nameOf(o)} className={held.waiting?.gone.has(nameOf(o)) ? 'stale' : undefined}>
+                  <input
+                    type="checkbox"
+                    aria-label={`Choose ${syncedAs(o.object)}`}
+                    checked={chosen.has(syncedAs(o.object))}
+                    onChange={(e) => {
+                      const next = new Set(chosen)
+                      if (e.target.checked) next.add(syncedAs(o.object))
+                      else next.delete(syncedAs(o.object))
+                      setChosen(next)
+                    }}
+                  />{' '}
+                  <Health of={o.report} />{' '}
+                  <Link to={explored(cluster, o.object)}>
+                    {plain(`${o.object?.namespace ? `${o.object.namespace}/` : ''}${o.object?.name}`, 300)}
+                  </Link>{' '}
+                  {o.object?.wave ? <span className="quiet">wave {o.object.wave}</span> : null}{' '}
+                  {o.object?.leaving && <span className="quiet">{plain(o.object.leaving, 300)}</span>}{' '}
+                  <span className="quiet">
+                    <Reason of={o.report} />
+                  </span>
+                  {as === 'tree' && <Branches of={owned} object={o} cluster={cluster} />}
+                </li>
+              ))}
+              {of.length > 500 && <li className="quiet">and {of.length - 500} more</li>}
+            </ul>
+          </Opened>
+        ))}
+        <HeldSays {...held} />
+      </div>
       {list.hasNextPage && (
         <button type="button" disabled={isFetchingNextPage} onClick={showMore}>
           Show more

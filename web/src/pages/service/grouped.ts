@@ -26,8 +26,8 @@ function titleOf({ object: o }: ClusterObject, by: string): string {
   return by === 'wave' ? `Wave ${o?.wave ?? 0}` : (o?.kind ?? '')
 }
 
-// Objects by kind, the kinds and within them the objects that are worst first.
-export function grouped(objects: ClusterObject[], by = 'kind'): Group[] {
+// Objects by kind, in the order in which they come.
+export function groupsOf(objects: ClusterObject[], by = 'kind'): Group[] {
   const kinds = new Map<string, ClusterObject[]>()
   for (const o of objects) {
     const kind = titleOf(o, by)
@@ -35,13 +35,14 @@ export function grouped(objects: ClusterObject[], by = 'kind'): Group[] {
     if (list) list.push(o)
     else kinds.set(kind, [o])
   }
+  return [...kinds].map(([kind, list]) => ({ kind, list, worst: worst(list.map(stateOf)) ?? 'healthy' }))
+}
+
+// Objects by kind, the kinds and within them the objects that are worst first.
+export function grouped(objects: ClusterObject[], by = 'kind'): Group[] {
   const rank = (s: State) => worstFirst.indexOf(s)
-  return [...kinds]
-    .map(([kind, list]) => ({
-      kind,
-      list: list.toSorted((a, b) => rank(stateOf(a)) - rank(stateOf(b))),
-      worst: worst(list.map(stateOf)) ?? 'healthy',
-    }))
+  return groupsOf(objects, by)
+    .map((g) => ({ ...g, list: g.list.toSorted((a, b) => rank(stateOf(a)) - rank(stateOf(b))) }))
     .sort(
       (a, b) => rank(a.worst) - rank(b.worst) || a.kind.localeCompare(b.kind, undefined, { numeric: true }),
     )
