@@ -502,6 +502,36 @@ func TestConsoleThatConfirmsTheCatalogIsToldEverything(t *testing.T) {
 	}
 }
 
+// The console knows a ref at a commit that a service did not get, begins anew while the ref is back at the one before,
+// and then the ref goes on: the service has to be told apart, or it would seem to have the new content.
+func TestRefThatGoesOnAfterTheConsoleBeganAnewHidesNoServiceThatIsBehind(t *testing.T) {
+	t.Parallel()
+	p, now := plan.New(plan.Memory{}), time.Unix(1, 0)
+	a := spec{name: "a", uid: "1", cluster: "edge-1", source: "shop"}
+	b := spec{name: "b", uid: "2", cluster: "edge-1", source: "shop", ignore: "docs"}
+	point := func(commit string, submodules bool) plan.Change {
+		return p.Update(now, func(u *plan.Update) {
+			u.Source("shop", &plan.Source{UID: "2", Submodules: submodules, Heads: map[string]plan.Revision{"HEAD": {Commit: commit}}})
+		})
+	}
+	one(t, p, a, "3333333")
+	p.Answer(now, plan.Answer{Want: p.Open()[0], Artifact: content(p.Open()[0])})
+	point("1222222", true)
+	p.Update(now, func(u *plan.Update) { u.Service(b.service()) })
+	for _, want := range p.Open() {
+		p.Answer(now, plan.Answer{Want: want, Failure: &plan.Failure{Kind: plan.Unavailable}})
+	}
+	point("3333333", false)
+	p.Update(now, func(u *plan.Update) { u.Current() })
+	change := point("1222222", false)
+	if truth, _ := p.Truth("a"); truth.Follows || truth.Delivery.Revision.Commit != "3333333" {
+		t.Errorf("got %+v", truth)
+	}
+	if _, told := change.Services["a"]; !told {
+		t.Errorf("told of %v only", change.Services)
+	}
+}
+
 func rules(project string) string {
 	return catalog.BoundsOf(&consolev1.Project{
 		Metadata: &consolev1.Metadata{Name: project},
