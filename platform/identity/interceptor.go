@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -218,11 +219,29 @@ func (c *caller) mayCall(role Role) *refusal {
 
 // nextStep says how the sender of a request gets a token. An agent sends a proof beside its own, or one that names it.
 func nextStep(header http.Header) string {
-	_, token, _ := strings.Cut(header.Get("Authorization"), " ")
-	if len(header[ProofHeader]) > 0 || strings.HasPrefix(saidBy(token).Subject, string(KindAgent)+":") {
-		return "the agent needs a new join token: run `fairlead cluster join-token NAME` with the name of its cluster"
+	cluster := clusterSaid(header)
+	switch {
+	case cluster != "":
+		return "the agent needs a new join token: run " + joinTokenCommand(cluster)
+	case len(header[ProofHeader]) > 0:
+		return "the agent needs a new join token: run " + joinTokenCommand("") + " with the name of its cluster"
 	}
 	return "run `fairlead login` and, for kubectl, `fairlead kubeconfig`"
+}
+
+// clusterSaid is the cluster that the token of an agent names, whoever signed it; empty: it names none.
+func clusterSaid(header http.Header) string {
+	_, token, _ := strings.Cut(header.Get("Authorization"), " ")
+	cluster, isAgent := strings.CutPrefix(saidBy(token).Subject, string(KindAgent)+":")
+	if !isAgent || strings.Trim(cluster, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" { // no name of a cluster
+		return ""
+	}
+	return cluster
+}
+
+// joinTokenCommand makes a join token for a cluster; empty: its name is not known.
+func joinTokenCommand(cluster string) string {
+	return "`fairlead cluster join-token " + cmp.Or(cluster, "NAME") + "`"
 }
 
 // refuse says why the token in a header is refused.
@@ -247,13 +266,13 @@ func refuse(err error, header http.Header) *refusal {
 	if errors.Is(err, ErrUnproved) {
 		return &refusal{
 			connect.CodeUnauthenticated,
-			ErrUnproved.Error() + ". An agent does so by itself, with the key beside its token; if that is lost, it needs a new join token (`fairlead cluster join-token NAME`)",
+			ErrUnproved.Error() + ". An agent does so by itself, with the key beside its token; if that is lost, it needs a new join token (" + joinTokenCommand(clusterSaid(header)) + ")",
 		}
 	}
 	if errors.Is(err, ErrUnbound) {
 		return &refusal{
 			connect.CodeUnauthenticated,
-			ErrUnbound.Error() + ": upgrade the agent, and give it a new join token (`fairlead cluster join-token NAME`); for one upgrade the hub accepts it with --unsigned-members=accept",
+			ErrUnbound.Error() + ": upgrade the agent, and give it a new join token (" + joinTokenCommand(clusterSaid(header)) + "); for one upgrade the hub accepts it with --unsigned-members=accept",
 		}
 	}
 	return &refusal{connect.CodeUnauthenticated, ErrInvalid.Error() + ": " + nextStep(header)}

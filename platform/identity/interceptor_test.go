@@ -154,7 +154,7 @@ func TestMiddlewareAnswers(t *testing.T) {
 		"no token": {a, identity.RoleUser, "", 401, "no token: run `fairlead login`"},
 		"revoked": {
 			a, identity.RoleAgent, revoked, 401,
-			"token is revoked: the agent needs a new join token: run `fairlead cluster join-token NAME`",
+			"token is revoked: the agent needs a new join token: run `fairlead cluster join-token edge-2`",
 		},
 		"of a person who is revoked": {
 			a, identity.RoleUser, person, 401,
