@@ -29,6 +29,9 @@ const (
 // ErrToken says that a page or resume token is not one of ours.
 var ErrToken = errors.New("is not a token that the console gave: leave it out to begin anew")
 
+// ErrGone says that a resume token is of a trail that went on further: the database was put back to an earlier state.
+var ErrGone = errors.New("the trail ends before this place: its database was put back to an earlier state: list events, and begin anew")
+
 // Log is the audit trail of one installation.
 type Log struct {
 	store *store.Store
@@ -183,9 +186,15 @@ func (l *Log) begin(ctx context.Context, resume string) (at int64, err error) {
 		if at, err = strconv.ParseInt(resume, 10, 64); err != nil || at < 0 {
 			return 0, ErrToken
 		}
-		return at, nil
 	}
-	return l.End(ctx)
+	end, err := l.End(ctx)
+	if err != nil || resume == "" {
+		return end, err
+	}
+	if at > end { // it would be silent until there are as many events again
+		return 0, ErrGone
+	}
+	return at, nil
 }
 
 // after reads what is behind a number, and says up to where that is everything.

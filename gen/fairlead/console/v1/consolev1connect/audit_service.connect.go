@@ -55,7 +55,8 @@ type AuditServiceClient interface {
 	ListAuditEvents(context.Context, *v1.ListAuditEventsRequest) (*v1.ListAuditEventsResponse, error)
 	// WatchAuditEvents streams events as they are recorded, with a heartbeat at least every 15 s. With a resume
 	// token it begins behind that place and leaves nothing out; without one it begins now.
-	// Called by administrators. Errors: Unavailable (the console stops: dial again).
+	// Called by administrators. Errors: OutOfRange (the trail ends before that place, as after a restore: list events, and begin anew), Unavailable (the
+	// console stops: dial again).
 	WatchAuditEvents(context.Context, *v1.WatchAuditEventsRequest) (*connect.ServerStreamForClient[v1.WatchAuditEventsResponse], error)
 }
 
@@ -134,7 +135,8 @@ type AuditServiceHandler interface {
 	ListAuditEvents(context.Context, *v1.ListAuditEventsRequest) (*v1.ListAuditEventsResponse, error)
 	// WatchAuditEvents streams events as they are recorded, with a heartbeat at least every 15 s. With a resume
 	// token it begins behind that place and leaves nothing out; without one it begins now.
-	// Called by administrators. Errors: Unavailable (the console stops: dial again).
+	// Called by administrators. Errors: OutOfRange (the trail ends before that place, as after a restore: list events, and begin anew), Unavailable (the
+	// console stops: dial again).
 	WatchAuditEvents(context.Context, *v1.WatchAuditEventsRequest, *connect.ServerStream[v1.WatchAuditEventsResponse]) error
 }
 

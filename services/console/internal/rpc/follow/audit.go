@@ -81,6 +81,9 @@ func (s *audits) failAudit(ctx context.Context, err error) error {
 	if errors.Is(err, audit.ErrToken) {
 		return connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("token: %w", err))
 	}
+	if errors.Is(err, audit.ErrGone) {
+		return connect.NewError(connect.CodeOutOfRange, audit.ErrGone)
+	}
 	return s.Fail(ctx, err)
 }
 

@@ -444,7 +444,8 @@ export const AuditService: GenService<{
   /**
    * WatchAuditEvents streams events as they are recorded, with a heartbeat at least every 15 s. With a resume
    * token it begins behind that place and leaves nothing out; without one it begins now.
-   * Called by administrators. Errors: Unavailable (the console stops: dial again).
+   * Called by administrators. Errors: OutOfRange (the trail ends before that place, as after a restore: list events, and begin anew), Unavailable (the
+   * console stops: dial again).
    *
    * @generated from rpc fairlead.console.v1.AuditService.WatchAuditEvents
    */
