@@ -699,6 +699,15 @@ describe('the rows of a list that a person is in', () => {
     held.leave('focus')
     expect(take('q', 'b', 'a')[0]).toBe('b a')
   })
+  test('show at once what the person did', () => {
+    const { held, take } = list()
+    take('q', 'a', 'b')
+    held.enter('pointer')
+    held.own()
+    expect(take('q', 'a', 'b')).toEqual(['a b', undefined])
+    expect(take('q', 'b')).toEqual(['b', undefined])
+    expect(take('q', 'c', 'b')).toEqual(['b', { came: 1, gone: '', moved: false }])
+  })
   test('answer another question at once', () => {
     const { held, take } = list()
     take('by name', 'a', 'b')

@@ -19,7 +19,7 @@ export function List({
   of: Asked
   count: number | undefined
   // Rows that stay in place while a person is among them.
-  held?: Omit<HeldRows<unknown>, 'rows'>
+  held?: Omit<HeldRows<unknown>, 'rows' | 'own'>
   nothing: React.ReactNode
   children: React.ReactNode
 }) {

@@ -13,6 +13,7 @@ export class Held<T> {
   #of = ''
   #rows: T[] = []
   #waiting = nothing
+  #own = false
   #in = { pointer: false, focus: false }
   #timer: ReturnType<typeof setTimeout> | undefined
 
@@ -35,11 +36,17 @@ export class Held<T> {
     if (this.#waiting !== nothing) this.draw()
   }
 
+  // The next change of rows is the person's own, and is shown.
+  own = () => {
+    this.#own = true
+  }
+
   // The rows to draw, of those that the hub has now. of: the question that they answer; another one holds nothing.
   take(of: string, now: T[], nameOf: (row: T) => string): { rows: T[]; waiting: Waiting | undefined } {
     const isHeld = this.#in.pointer || this.#in.focus
     if (!isHeld || of !== this.#of || this.#rows.length === 0) {
       this.#of = of
+      this.#own = false
       this.#rows = now
       this.#waiting = nothing
       return { rows: now, waiting: undefined }
@@ -54,6 +61,11 @@ export class Held<T> {
     const moved = stay.some((name, i) => name !== before[i])
     const came = fresh.size - stay.length
     this.#waiting = came > 0 || gone.size > 0 || moved ? { came, gone, moved } : nothing
+    if (this.#own && this.#waiting !== nothing) {
+      this.#own = false
+      this.#rows = now
+      this.#waiting = nothing
+    }
     return { rows: this.#rows, waiting: this.#waiting === nothing ? undefined : this.#waiting }
   }
 }
@@ -63,6 +75,7 @@ export type HeldRows<T> = {
   waiting: Waiting | undefined
   ref: (list: HTMLElement | null) => (() => void) | undefined
   show: () => void
+  own: () => void
 }
 
 export function useHeld<T>(of: string, now: T[] | undefined, nameOf: (row: T) => string): HeldRows<T> {
@@ -73,20 +86,20 @@ export function useHeld<T>(of: string, now: T[] | undefined, nameOf: (row: T) =>
   const ref = useCallback(
     (list: HTMLElement | null) => {
       if (!list) return undefined
-      const entered = () => at.enter('pointer')
+      // A page that comes below a pointer that rests holds nothing, and no row is in the head of a table.
+      const isRow = (e: Event) => !(e.target as Element).closest('thead')
+      const moved = (e: Event) => (isRow(e) ? at.enter('pointer') : at.leave('pointer'))
       // A finger is lifted before the next tap.
       const left = (e: PointerEvent) => e.pointerType === 'touch' || at.leave('pointer')
-      const focused = () => at.enter('focus')
+      const focused = (e: Event) => (isRow(e) ? at.enter('focus') : at.leave('focus'))
       const blurred = (e: FocusEvent) => list.contains(e.relatedTarget as Node | null) || at.leave('focus')
-      list.addEventListener('pointerenter', entered)
-      list.addEventListener('pointermove', entered)
+      list.addEventListener('pointermove', moved)
       list.addEventListener('pointerleave', left)
       list.addEventListener('focusin', focused)
       list.addEventListener('keydown', focused)
       list.addEventListener('focusout', blurred)
       return () => {
-        list.removeEventListener('pointerenter', entered)
-        list.removeEventListener('pointermove', entered)
+        list.removeEventListener('pointermove', moved)
         list.removeEventListener('pointerleave', left)
         list.removeEventListener('focusin', focused)
         list.removeEventListener('keydown', focused)
@@ -96,5 +109,5 @@ export function useHeld<T>(of: string, now: T[] | undefined, nameOf: (row: T) =>
     },
     [at],
   )
-  return { ...at.take(of, now ?? [], nameOf), ref, show: at.free }
+  return { ...at.take(of, now ?? [], nameOf), ref, show: at.free, own: at.own }
 }

@@ -49,7 +49,10 @@ export function Requests() {
   )
   const caller = useQuery(AccessService.method.getCaller, {}, { refetchInterval: 60_000 })
   const found = list.data?.requests
-  const changed = () => void list.refetch()
+  const changed = () => {
+    held.own()
+    void list.refetch()
+  }
   const held = useHeld(list.isPlaceholderData ? '' : `${all}\n${pages.token}`, found, (r) => r.id)
   const rows = held.rows.map((r) => ({
     id: r.id,
@@ -100,7 +103,13 @@ export function Requests() {
         </thead>
         <tbody>
           {held.rows.map((r) => (
-            <Row key={r.id} of={r} mine={r.subject === caller.data?.subject} changed={changed} />
+            <Row
+              key={r.id}
+              of={r}
+              gone={held.waiting?.gone.has(r.id) ?? false}
+              mine={r.subject === caller.data?.subject}
+              changed={changed}
+            />
           ))}
         </tbody>
       </List>
@@ -109,12 +118,22 @@ export function Requests() {
   )
 }
 
-function Row({ of, mine, changed }: { of: AccessRequest; mine: boolean; changed: () => void }) {
+function Row({
+  of,
+  gone,
+  mine,
+  changed,
+}: {
+  of: AccessRequest
+  gone: boolean // it is not in the list any more
+  mine: boolean
+  changed: () => void
+}) {
   const [state, word] = states[of.state] ?? ['unknown', '']
-  const waits = of.state === AccessRequestState.WAITING
-  const lent = of.state === AccessRequestState.APPROVED
+  const waits = !gone && of.state === AccessRequestState.WAITING
+  const lent = !gone && of.state === AccessRequestState.APPROVED
   return (
-    <tr>
+    <tr className={gone ? 'stale' : undefined}>
       <td className="name">{plain(of.subject, 300)}</td>
       <td>
         <State of={state} word={word} />
