@@ -439,6 +439,47 @@ func TestFailedHookStopsTheSync(t *testing.T) {
 	w.mustBeGone("batch/v1", "Job", w.namespace, "check")
 }
 
+// No wait makes a Job healthy that has failed for good.
+func TestAWaveDoesNotWaitForAJobThatHasFailed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name := w.service("waves")
+	digest := w.hub.push(t, name, w.namespace, map[string]string{
+		"all.yaml": job("migrate", "a: b") + annotated("config", "1", `fairlead.dev/wave: "1"`),
+	})
+	w.end("migrate", "Failed")
+	report := w.hub.awaitPhase(t, name, digest, failed)
+	want := "Job " + w.namespace + "/migrate has failed (the test says so)"
+	if !strings.HasPrefix(report.GetMessage(), want) {
+		t.Errorf("got %s, want %s", report.GetMessage(), want)
+	}
+	w.mustBeGone("v1", "ConfigMap", w.namespace, "config")
+}
+
+// A hook that its policy deleted when it failed is not run by the next agent either.
+func TestAFailedHookIsNotRunByTheNextAgent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	stop := w.start()
+	name := w.service("hooked")
+	digest := w.hub.push(t, name, w.namespace, map[string]string{
+		"all.yaml": annotated("config", "1", "") +
+			job("check", "fairlead.dev/hook: pre-sync, fairlead.dev/hook-delete: failed"),
+	})
+	w.end("check", "Failed")
+	w.hub.awaitPhase(t, name, digest, failed)
+	w.leaves("batch/v1", "Job", "check")
+	stop()
+	w.start()
+	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
+		return r.GetDigest() == digest && strings.Contains(r.GetMessage(), "the hook failed before, and its object is gone")
+	})
+	if made := w.api.patches("/jobs/check"); made != 1 {
+		t.Errorf("the hook was made %d times", made)
+	}
+}
+
 func TestObjectOfAFailedHookGoesWithIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -45,7 +45,9 @@ func (h *holding) Metadata(ctx context.Context, ref object.Ref) (*metav1.Partial
 	}, nil
 }
 
-func (*holding) Select(context.Context, schema.GroupVersionKind, string, metav1.ListOptions) ([]*unstructured.Unstructured, error) {
+func (*holding) Select(
+	context.Context, schema.GroupVersionKind, string, metav1.ListOptions,
+) ([]*unstructured.Unstructured, error) {
 	return nil, nil
 }
 
@@ -92,17 +94,20 @@ func TestAWaveDoesNotWaitForWhatHasFailed(t *testing.T) {
 		why     string
 	}{
 		"a Job that failed": {
-			[]*unstructured.Unstructured{failedJob(job), madeOf(pod, map[string]any{"phase": "Running"})}, true,
+			[]*unstructured.Unstructured{failedJob(job), madeOf(pod, map[string]any{"phase": "Running"})},
+			true,
 			"Job shop/migrate has failed (BackoffLimitExceeded: Job has reached the limit), and 2 more objects",
 		},
 		"a Pod that failed": {
 			[]*unstructured.Unstructured{
 				madeOf(job, nil), madeOf(pod, map[string]any{"phase": "Failed", "message": "it was evicted"}),
-			}, true,
+			},
+			true,
 			"Pod shop/check has failed (it was evicted), and 2 more objects",
 		},
 		"they run": {
-			[]*unstructured.Unstructured{madeOf(job, nil), madeOf(pod, map[string]any{"phase": "Running"})}, false,
+			[]*unstructured.Unstructured{madeOf(job, nil), madeOf(pod, map[string]any{"phase": "Running"})},
+			false,
 			"Deployment shop/web is not healthy yet (",
 		},
 	} {
