@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -163,19 +162,13 @@ func sampleService(cluster string) string {
 func imageKey(cluster string) string { return "image/" + sampleService(cluster) }
 
 // startAgent joins a cluster: it keeps an agent running, with a join token in case it needs one.
-func (u *up) startAgent(ctx context.Context, api *hubapi.Hub, c cluster, moved bool) error {
+func (u *up) startAgent(ctx context.Context, api *hubapi.Hub, c cluster) error {
 	if err := u.forgetAgent(c); err != nil {
 		return err
 	}
 	dir, err := u.data.makeDir("agents", c.Name)
 	if err != nil {
 		return err
-	}
-	if moved {
-		// The hub's ports have changed since this agent joined: it has to join again to hear of them.
-		if err := os.Remove(filepath.Join(dir, "cluster.json")); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
 	}
 	call, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()

@@ -68,12 +68,12 @@ func (c *child) runOnce(ctx context.Context) error {
 	cmd := exec.Command(c.path, c.args...) //nolint:noctx // Ended by Stop below, not at once.
 	cmd.Env = childEnvironment(os.Environ())
 	c.said.forgetTail()
-	cmd.Stderr = io.MultiWriter(c.log, &c.said)
+	cmd.Stderr = io.MultiWriter(lossyWriter{c.log}, &c.said)
 	var lines lineWriter
 	if c.line != nil {
 		lines.line = c.line
 	}
-	cmd.Stdout = io.MultiWriter(c.log, &lines)
+	cmd.Stdout = io.MultiWriter(lossyWriter{c.log}, &lines)
 	// A grandchild that keeps the pipes open must not keep us.
 	cmd.WaitDelay = time.Second
 	running, err := subprocess.Start(cmd)
@@ -112,6 +112,14 @@ func childEnvironment(env []string) []string {
 		}
 	}
 	return out
+}
+
+// lossyWriter drops what can't be written: a program must not end because the disk with its log is full.
+type lossyWriter struct{ to io.Writer }
+
+func (w lossyWriter) Write(p []byte) (int, error) {
+	_, _ = w.to.Write(p)
+	return len(p), nil
 }
 
 // lineWriter calls line for every whole line.

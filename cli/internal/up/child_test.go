@@ -49,6 +49,31 @@ func TestChildEndsWhenAsked(t *testing.T) {
 	}
 }
 
+func TestChildLivesWithoutRoomForItsLog(t *testing.T) {
+	t.Parallel()
+	lines := make(chan string, 10)
+	c := play(t, "cluster", func(line string) { lines <- line })
+	if err := c.log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- c.run(ctx) }()
+	select {
+	case line := <-lines:
+		if _, ok := readyLine(line); !ok {
+			t.Errorf("got %q", line)
+		}
+	case <-ctx.Done():
+		t.Error("its lines are lost")
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestChildThatDiesIsStartedAgain(t *testing.T) {
 	t.Parallel()
 	c := play(t, "mayfly", nil)

@@ -29,6 +29,8 @@ type state struct {
 	Seeded map[string]bool `json:"seeded"`
 	// RealPods names the local clusters that had a real node in the last run.
 	RealPods map[string]bool `json:"realPods,omitempty"`
+	// PreviousContext was the current one before a run that has not ended, or was killed.
+	PreviousContext string `json:"previousContext,omitempty"`
 }
 
 // openDataDir takes the folder for this process, and wipes it first if that is wanted.
@@ -119,6 +121,20 @@ func (d *dataDir) saveState() error {
 	}
 	if err := durable.WriteFile(d.joinPath(markerFile), append(data, '\n'), 0o600); err != nil {
 		return fmt.Errorf("keep state: %w", err)
+	}
+	return nil
+}
+
+// forgetMemberships has each agent join the hub again.
+func (d *dataDir) forgetMemberships() error {
+	names, err := fs.Glob(os.DirFS(d.path), "agents/*/cluster.json")
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := os.Remove(d.joinPath(name)); err != nil {
+			return fmt.Errorf("have agents join again: %w", err)
+		}
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package up
 
 import (
+	"cmp"
 	"context"
 	"sync"
 
@@ -14,12 +15,12 @@ import (
 
 // serveClusters brings everything up and stays until ctx ends or a part of the hub fails. Failed ends in the
 // latter case; its own error is told by who runs the hub.
-func (u *up) serveClusters(ctx, failed context.Context, clusters []cluster, moved bool) error {
+func (u *up) serveClusters(ctx, failed context.Context, clusters []cluster) error {
 	rising, fall := context.WithCancelCause(ctx)
 	defer fall(nil)
 	defer context.AfterFunc(failed, func() { fall(context.Cause(failed)) })()
 
-	previous, err := u.startClusters(rising, clusters, moved)
+	previous, err := u.startClusters(rising, clusters)
 	defer u.restoreContext(previous)
 	if ctx.Err() != nil || failed.Err() != nil {
 		return nil // Asked to end, or told elsewhere.
@@ -42,7 +43,7 @@ func (u *up) serveClusters(ctx, failed context.Context, clusters []cluster, move
 		return err
 	}
 	if u.options.preparesClusters(clusters) {
-		err := u.addClusters(living, api, clusters, moved, previous)
+		err := u.addClusters(living, api, clusters, previous)
 		if err == nil {
 			u.link, err = loginLink(living, api) // The one of before may be used, or over: that took minutes.
 		}
@@ -73,7 +74,7 @@ func loginLink(ctx context.Context, api *hubapi.Hub) (string, error) {
 // startClusters starts the clusters and, at the same time, brings the hub up; then it joins the clusters to the
 // hub. previous is the name of the context that was the current one before. Clusters that have to be prepared are left
 // to addClusters.
-func (u *up) startClusters(ctx context.Context, clusters []cluster, moved bool) (previous string, err error) {
+func (u *up) startClusters(ctx context.Context, clusters []cluster) (previous string, err error) {
 	if u.options.preparesClusters(clusters) {
 		return u.raiseHub(ctx, clusters)
 	}
@@ -88,18 +89,18 @@ func (u *up) startClusters(ctx context.Context, clusters []cluster, moved bool) 
 	if err := group.Wait(); err != nil {
 		return previous, err
 	}
-	return previous, u.joinAgents(ctx, clusters, moved)
+	return previous, u.joinAgents(ctx, clusters)
 }
 
 // joinAgents starts the agents, and waits until the hub has heard of them.
-func (u *up) joinAgents(ctx context.Context, clusters []cluster, moved bool) error {
+func (u *up) joinAgents(ctx context.Context, clusters []cluster) error {
 	api, err := hubapi.Connect(ctx, u.options.Store, contextName)
 	if err != nil {
 		return err
 	}
 	defer api.HTTP.CloseIdleConnections()
 	for _, c := range clusters {
-		if err := u.startAgent(ctx, api, c, moved); err != nil {
+		if err := u.startAgent(ctx, api, c); err != nil {
 			return err
 		}
 	}
@@ -120,6 +121,10 @@ func (u *up) joinAgents(ctx context.Context, clusters []cluster, moved bool) err
 
 // restoreContext makes the context current again that was so before, unless the person has chosen meanwhile.
 func (u *up) restoreContext(previous string) {
+	u.data.state.PreviousContext = ""
+	if err := u.data.saveState(); err != nil {
+		u.sayf("%v", err)
+	}
 	all, current, err := u.options.Store.List()
 	if err != nil || previous == "" || previous == contextName || current != contextName {
 		return
@@ -131,6 +136,19 @@ func (u *up) restoreContext(previous string) {
 			}
 		}
 	}
+}
+
+// notePrevious returns the context that was the current one before, also if a run before this one was killed, and keeps
+// its name for the case that this one is.
+func (u *up) notePrevious() (previous string, err error) {
+	if _, previous, err = u.options.Store.List(); err != nil {
+		return "", err
+	}
+	if previous == contextName {
+		previous = cmp.Or(u.data.state.PreviousContext, previous)
+	}
+	u.data.state.PreviousContext = previous
+	return previous, u.data.saveState()
 }
 
 // raiseCluster brings a local cluster up, and lets administrators in.
@@ -159,7 +177,7 @@ func (u *up) raiseHub(ctx context.Context, clusters []cluster) (previous string,
 	if err := u.hub.awaitReady(ctx, hc, u.sayf); err != nil {
 		return "", err
 	}
-	if _, previous, err = u.options.Store.List(); err != nil {
+	if previous, err = u.notePrevious(); err != nil {
 		return "", err
 	}
 	c, err := u.loginLocal(ctx)

@@ -24,7 +24,7 @@ const (
 )
 
 // addClusters builds what the local clusters need, starts them, and has them join the hub, which people use meanwhile.
-func (u *up) addClusters(ctx context.Context, api *hubapi.Hub, clusters []cluster, moved bool, previous string) error {
+func (u *up) addClusters(ctx context.Context, api *hubapi.Hub, clusters []cluster, previous string) error {
 	if _, err := fmt.Fprint(u.options.Stdout, u.earlyText(clusters, previous)); err != nil {
 		return err
 	}
@@ -34,7 +34,7 @@ func (u *up) addClusters(ctx context.Context, api *hubapi.Hub, clusters []cluste
 	}{
 		{describedBuilding, func() error { return u.prepareClusters(ctx, clusters) }},
 		{describedStarting, func() error { return u.raiseClusters(ctx, clusters) }},
-		{describedJoining, func() error { return u.joinAgents(ctx, clusters, moved) }},
+		{describedJoining, func() error { return u.joinAgents(ctx, clusters) }},
 	}
 	for _, step := range steps {
 		u.describeClusters(ctx, api, clusters, step.described)

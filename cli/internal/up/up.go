@@ -218,8 +218,7 @@ func (u *up) sayf(format string, args ...any) {
 
 // run starts everything, waits, and ends everything in order: agents, hub, Git server, clusters.
 func (u *up) run(ctx context.Context, clusters []cluster, logs io.Writer) (err error) {
-	moved, err := u.settlePorts(ctx)
-	if err != nil {
+	if err := u.settlePorts(ctx); err != nil {
 		return err
 	}
 	u.sayf("data in %s", u.data.path)
@@ -241,22 +240,28 @@ func (u *up) run(ctx context.Context, clusters []cluster, logs io.Writer) (err e
 	running.Go(func() error { return u.git.Run(inner) })
 	running.Go(func() error { return u.hub.run(inner) })
 
-	err = u.serveClusters(ctx, failed, clusters, moved)
+	err = u.serveClusters(ctx, failed, clusters)
 	u.sayf("stopping")
 	u.agents.stopAll()
 	end()
 	return errors.Join(err, running.Wait())
 }
 
-// settlePorts chooses the ports, and tells whether the hub has moved since the last run.
-func (u *up) settlePorts(ctx context.Context) (moved bool, err error) {
+// settlePorts chooses the ports. Agents that know the hub by other ports have to join again, also if this run ends
+// before it starts them.
+func (u *up) settlePorts(ctx context.Context) error {
 	last := u.data.state.Ports
 	chosen, err := choosePorts(ctx, u.options.PortBase, u.options.ListenHost, last)
 	if err != nil {
-		return false, err
+		return err
+	}
+	if last != chosen {
+		if err := u.data.forgetMemberships(); err != nil {
+			return err
+		}
 	}
 	u.data.state.Ports = chosen
-	return last != (ports{}) && last != chosen, u.data.saveState()
+	return u.data.saveState()
 }
 
 func (u *up) startGit(ctx context.Context, logs io.Writer) (err error) {

@@ -208,6 +208,82 @@ func TestSecondRunFindsDataAgainAndLeavesContextsAsTheyWere(t *testing.T) {
 	stop()
 }
 
+// A run that is killed leaves the context "local" the current one. The end of the next run makes the one of before it
+// current.
+func TestContextOfBeforeAKilledRunIsCurrentAgain(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	o := Options{DataDir: filepath.Join(dir, "data"), Store: contexts.NewStore(filepath.Join(dir, "config.yaml"), nil)}
+	if err := o.Store.Put(contexts.Context{Name: "prod", URL: "https://hub.example.com"}); err != nil {
+		t.Fatal(err)
+	}
+	_, _, stop := runUp(t, o)
+	left := map[string][]byte{o.Store.Path(): nil, filepath.Join(o.DataDir, markerFile): nil}
+	for name := range left {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		left[name] = text
+	}
+	stop()
+	for name, text := range left { // as if it had been killed
+		if err := os.WriteFile(name, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, current, err := o.Store.List(); err != nil || current != contextName {
+		t.Fatalf("current context %q, %v", current, err)
+	}
+	for _, want := range []string{"prod", contextName} { // the second time it is the person's choice
+		_, _, stop = runUp(t, o)
+		stop()
+		if _, current, err := o.Store.List(); err != nil || current != want {
+			t.Errorf("current context %q, %v, want %q", current, err, want)
+		}
+		if err := o.Store.Use(contextName); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// An agent knows the hub by its ports, and joins again after they changed, also if the run with the new ones started no
+// agent.
+func TestAgentsJoinAgainAtOtherPorts(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	data, err := openDataDir(filepath.Join(t.TempDir(), "data"), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = data.releaseLock() }()
+	dir, err := data.makeDir("agents", "local-a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	member, token := filepath.Join(dir, "cluster.json"), filepath.Join(dir, "token")
+	for _, name := range []string{member, token, dir + ".join-token"} {
+		if err := os.WriteFile(name, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	data.state.Ports = fixedPorts(taken.Addr().(*net.TCPAddr).Port)
+	u := &up{options: Options{ListenHost: loopback}, data: data}
+	if err := u.settlePorts(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(member); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the agent does not join again: %v", err)
+	}
+	if _, err := os.Stat(token); err != nil {
+		t.Error(err)
+	}
+}
+
 // A build that was interrupted leaves no description that says for ever that it goes on; what a person wrote stays.
 func TestDescriptionOfInterruptedBuildIsTakenOff(t *testing.T) {
 	t.Parallel()
