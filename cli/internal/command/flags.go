@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 
@@ -49,7 +51,16 @@ func explainFile(err error) error {
 	if !ok || !errors.Is(missing, fs.ErrNotExist) || missing.Op != "stat" && missing.Op != "open" {
 		return err
 	}
-	return cleaned{strings.Replace(err.Error(), missing.Error(), missing.Path+" does not exist", 1), err}
+	what := missing.Path
+	if folder := filepath.Dir(what); !isThere(folder) {
+		what = "folder " + folder
+	}
+	return cleaned{strings.Replace(err.Error(), missing.Error(), what+" does not exist", 1), err}
+}
+
+func isThere(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // cleanError keeps what a terminal would take for an order out of the text of an error, which may repeat what others

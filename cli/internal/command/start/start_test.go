@@ -48,7 +48,7 @@ func TestUpRefusesWhatItCantDo(t *testing.T) {
 		},
 		"the kubeconfig of the person, not there": {
 			Line: "up --context kind-a", NoHub: true, Env: map[string]string{"HOME": "FOLDER"},
-			Err: "kubeconfig: FOLDER/.kube/config does not exist",
+			Err: "kubeconfig: folder FOLDER/.kube does not exist",
 		},
 	})
 }
