@@ -49,7 +49,7 @@ refused, since a version does not change; --replace overwrites it.
 Verify the bundle before: docs/operate/release.md has the commands.`,
 		Example: "  fairlead images mirror fairlead-bundle-v1.2.3.tar registry.example.com/fairlead\n" +
 			"  fairlead images mirror bundle.tar registry.example.com --username ci --password-stdin < password",
-		Args:    app.WantArgs(2, 2),
+		Args: app.WantArgs(2, 2),
 	}
 	f := cmd.Flags()
 	f.StringVar(&caFile, "ca-file", "", "PEM `file` with the registry's authority, if it is one of your own")
