@@ -481,43 +481,6 @@ func TestHistoryIsForWhoMaySeeAndRollbackForWhoMayDeploy(t *testing.T) {
 	})
 }
 
-// A service that was moved shows those who see it where it is now nothing of what it was given where they do not see.
-func TestDeploymentsOfElsewhereAreForWhoSawThem(t *testing.T) {
-	overBoth(t, func(t *testing.T, r *running) {
-		p := newPast(t, r)
-		p.push(t, commitA)
-		p.deliver(t, commitA, "d1", deliveryv1.Phase_PHASE_HEALTHY)
-		p.admin.putCluster(t, "edge-2")
-		p.admin.let(t, "viewers", "viewer", &consolev1.GrantClusters{Names: []string{"edge-2"}})
-		spec := p.get(t)
-		spec.Cluster = "edge-2"
-		if _, err := p.admin.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{
-			Service: &consolev1.Service{Metadata: meta("web"), Spec: spec},
-		}); err != nil {
-			t.Fatal(err)
-		}
-		p.record(t, &consolev1.RecordHubRequest{Services: []*consolev1.ServiceHub{{
-			Service: "web", Uid: p.uid, ServiceRevision: 2,
-			Hub: &consolev1.HubTruth{Digest: "d2", Revision: &artifactv1.Revision{Commit: commitB}},
-		}}})
-		viewer := p.histories(t, p.sign(t, identity.Identity{
-			Kind: identity.KindUser, Name: "bob", Groups: []string{"viewers"},
-		}))
-		for of, want := range map[consolev1connect.RevisionServiceClient][]string{
-			p.history: {"d2", "d1"}, viewer: {"d2"},
-		} {
-			var got []string
-			list, err := of.ListDeployments(t.Context(), &consolev1.ListDeploymentsRequest{Service: "web"})
-			for _, d := range list.GetDeployments() {
-				got = append(got, d.GetDigest())
-			}
-			if err != nil || !slices.Equal(got, want) {
-				t.Errorf("got %q, %v, want %q", got, err, want)
-			}
-		}
-	})
-}
-
 // A deployment is of the spec that it was made of, be that an older one by the time it is told of.
 func TestDeploymentIsOfTheSpecThatItWasMadeOf(t *testing.T) {
 	overBoth(t, func(t *testing.T, r *running) {

@@ -314,48 +314,12 @@ func (p Page) before() (int64, error) {
 }
 
 // Deployments returns a page of what was delivered of a service, the newest first, and the token of the next page.
-// Deployments of where the caller does not see the service are left out.
 func (c *Catalog) Deployments(ctx context.Context, name string, page Page) (out []Deployment, next string, err error) {
-	service, err := c.GetService(ctx, name)
+	before, err := page.before()
 	if err != nil {
 		return nil, "", err
 	}
-	if out, next, err = c.deployments(ctx, service, page); err != nil || len(out) == 0 {
-		return nil, "", err
-	}
-	sees, err := c.guard.Sees(ctx)
-	if err != nil || sees == nil {
-		return out, next, err
-	}
-	specs, err := c.specsOf(ctx, name, out)
-	out = slices.DeleteFunc(out, func(d Deployment) bool {
-		of, kept := specs[d.SpecRevision]
-		return !kept || !sees(of)
-	})
-	return out, next, err
-}
-
-// specsOf are the service as deployments had it, by its revision, as far as they are kept.
-func (c *Catalog) specsOf(ctx context.Context, name string, list []Deployment) (map[int64]store.Resource, error) {
-	byRevision := func(a, b Deployment) int { return cmp.Compare(a.SpecRevision, b.SpecRevision) }
-	first, last := slices.MinFunc(list, byRevision).SpecRevision, slices.MaxFunc(list, byRevision).SpecRevision
-	ref := store.Ref{Kind: store.KindService, Name: name}
-	out := map[int64]store.Resource{}
-	err := c.store.Read(ctx, func(ctx context.Context, v store.View) error {
-		rows, err := v.History(ctx, ref, last+1, int(last-first)+1)
-		for _, row := range rows {
-			if was := resourceOf(ref, row); was != nil {
-				out[row.Revision] = *was
-			}
-		}
-		return err
-	})
-	return out, err
-}
-
-// deployments is Deployments for who may see all of them.
-func (c *Catalog) deployments(ctx context.Context, service state.Service, page Page) (out []Deployment, next string, err error) {
-	before, err := page.before()
+	service, err := c.GetService(ctx, name)
 	if err != nil {
 		return nil, "", err
 	}
@@ -553,7 +517,7 @@ func (c *Catalog) target(ctx context.Context, s state.Service, number int64) (De
 	if number > 0 {
 		page.Size, page.Token = 1, strconv.FormatInt(number+1, 10)
 	}
-	list, _, err := c.deployments(ctx, s, page)
+	list, _, err := c.Deployments(ctx, s.Meta.Name, page)
 	if err != nil {
 		return Deployment{}, err
 	}
