@@ -166,7 +166,8 @@ func (r *Rules) judge(who identity.Identity, verb Verb, at Target) (allowed bool
 		return true, said(adminsRule)
 	}
 	if isSovereign(at.Kind) && verb != View {
-		return false, said("only members of " + identity.AdminsGroup + " write these, by a token without limits: ask one of them")
+		return false, said("only members of " + identity.AdminsGroup +
+			" write these, by a token without limits: ask one of them")
 	}
 	if why := r.beyond(who.Limits, verb, at); why != nil {
 		return false, why

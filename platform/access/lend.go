@@ -30,7 +30,8 @@ func (r *Rules) MayLend(who identity.Identity, role string, cluster *consolev1.C
 		return Decision{Allowed: true, Rule: adminsRule}
 	}
 	own := r.Lasting(who)
-	if !own.Allows(who, Edit, Target{Kind: Cluster, Name: name, Cluster: name, ClusterLabels: cluster.GetMetadata().GetLabels()}) {
+	at := Target{Kind: Cluster, Name: name, Cluster: name, ClusterLabels: cluster.GetMetadata().GetLabels()}
+	if !own.Allows(who, Edit, at) {
 		return deny("that needs the right to edit the cluster by a grant without an end. Ask a member of " + identity.AdminsGroup)
 	}
 	for _, g := range own.Grants {

@@ -30,7 +30,8 @@ const (
 var ErrToken = errors.New("is not a token that the console gave: leave it out to begin anew")
 
 // ErrGone says that a resume token is of a trail that went on further: the database was put back to an earlier state.
-var ErrGone = errors.New("the trail ends before this place: its database was put back to an earlier state: list events, and begin anew")
+var ErrGone = errors.New("the trail ends before this place: its database was put back to an earlier state: " +
+	"list events, and begin anew")
 
 // Log is the audit trail of one installation.
 type Log struct {

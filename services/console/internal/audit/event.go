@@ -62,7 +62,8 @@ func Trimmed(at time.Time, dropped int64) store.AuditEvent {
 func Gap(at time.Time) store.AuditEvent {
 	return Event(Console(), at, Act{
 		Action: "audit.gap",
-		Reason: "events between this one and the one before may be missing: they went out of the trail before they were exported",
+		Reason: "events between this one and the one before may be missing: " +
+			"they went out of the trail before they were exported",
 	})
 }
 

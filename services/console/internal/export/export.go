@@ -70,7 +70,8 @@ func (e *Exporter) Run(ctx context.Context) error {
 			at, err = e.passGap(ctx, at)
 		}
 		if err == nil {
-			err = e.trail.Follow(ctx, store.AuditFilter{}, strconv.FormatInt(at, 10), func(events []store.AuditEvent, resume string) error {
+			resume := strconv.FormatInt(at, 10)
+			err = e.trail.Follow(ctx, store.AuditFilter{}, resume, func(events []store.AuditEvent, resume string) error {
 				if err := e.send(ctx, events, resume); err != nil {
 					return err
 				}
@@ -147,8 +148,8 @@ func (e *Exporter) passGap(ctx context.Context, at int64) (int64, error) {
 	if err != nil || !gap {
 		return at, err
 	}
-	e.log.ErrorContext(ctx, "events may be missing in the export of the audit trail: they went out of the trail before they were exported",
-		"exported", at, "next", next)
+	e.log.ErrorContext(ctx, "events may be missing in the export of the audit trail: "+
+		"they went out of the trail before they were exported", "exported", at, "next", next)
 	return next - 1, e.send(ctx, []store.AuditEvent{audit.Gap(time.Now())}, strconv.FormatInt(next-1, 10))
 }
 

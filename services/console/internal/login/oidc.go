@@ -200,7 +200,8 @@ func (p *Provider) Finish(ctx context.Context, redirect, code string, pending Pe
 		return id.Foreign{}, err
 	}
 	tokens, err := o.Exchange(oidc.ClientContext(ctx, p.http), code, oauth2.VerifierOption(pending.Verifier))
-	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok && refused.Response.StatusCode < http.StatusInternalServerError {
+	refused, ok := errors.AsType[*oauth2.RetrieveError](err)
+	if ok && refused.Response.StatusCode < http.StatusInternalServerError {
 		return id.Foreign{}, refusal.New(refusal.Unauthenticated, "the identity provider refused the login (%s): try again", refused.ErrorCode)
 	}
 	if err != nil {
