@@ -78,6 +78,8 @@ const (
 	orderField = "order_by: "
 	// lifetimeField likewise, with --lifetime.
 	lifetimeField = "lifetime: "
+	// invalid begins what the hub says of a field that breaks a rule of its message.
+	invalid = "validation error: "
 )
 
 // explained is an error for people.
@@ -115,8 +117,8 @@ func (e explainer) explainError(err error) error {
 		text = said + whereListed(absent.FindStringSubmatch(said)[1])
 	case code == connect.CodeInvalidArgument && strings.HasPrefix(said, orderField):
 		text = "--sort: " + strings.TrimPrefix(said, orderField)
-	case code == connect.CodeInvalidArgument && strings.HasPrefix(said, lifetimeField):
-		text = "--" + said
+	case code == connect.CodeInvalidArgument && strings.HasPrefix(strings.TrimPrefix(said, invalid), lifetimeField):
+		text = "--" + strings.TrimPrefix(said, invalid)
 	case connect.IsWireError(err):
 		text = said
 	default:

@@ -47,7 +47,7 @@ func TestAdministratorsHandOutAccess(t *testing.T) {
 		"a token that is good for too long": {
 			Line: "admin token bob --lifetime 48h",
 			Hub: []hubtest.Answer{hubtest.Refuses[consolev1.CreateUserTokenRequest, consolev1.CreateUserTokenResponse](
-				createUserToken, connect.CodeInvalidArgument, "lifetime: must be at most 12h")},
+				createUserToken, connect.CodeInvalidArgument, "validation error: lifetime: must be at most 12h")},
 			Asked: `CreateUserToken {"user":"bob","lifetime":"172800s"}
 `,
 			Err: "--lifetime: must be at most 12h",
