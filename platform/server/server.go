@@ -262,7 +262,7 @@ func newHTTPServer(s *Server, handler http.Handler) *http.Server {
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{
 		DisableGeneralOptionsHandler: true, // that handler would answer past Handler
-		Handler:                      s.roomy(&apart{s.drain, identity.Abortable(s.track(handler))}),
+		Handler:                      s.roomy(identity.Abortable(s.track(handler))),
 		ReadHeaderTimeout:            readHeaderTimeout,
 		IdleTimeout:                  idleTimeout,
 		// No ReadTimeout and WriteTimeout: they would end streams. The gate bounds bodies.
@@ -296,8 +296,8 @@ func doubtfulLength(r *http.Request) bool {
 }
 
 // track lets the drain wait for handlers, ends requests whose time in it is over, and doesn't wait for
-// callers who keep the rest of a body to themselves. (The context of a request whose connection was taken over ends with
-// the base context only.)
+// callers who keep the rest of a body to themselves. (The context of
+// a request whose connection was taken over ends with the base context only.)
 func (s *Server) track(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !s.drain.enter() {

@@ -2,7 +2,6 @@ package muxws
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha1" //nolint:gosec // by the RFC; it protects nothing
@@ -10,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -75,16 +73,7 @@ func (a *Acceptor) Accept(w http.ResponseWriter, r *http.Request) (*Conn, error)
 		_ = conn.Close()
 		return nil, fmt.Errorf("accept WebSocket: %w", err)
 	}
-	return &Conn{rwc: conn, reader: readerOf(conn, rw.Reader), pool: a.pool}, nil
-}
-
-// readerOf reads what net/http has read already, and then the connection: net/http's reader holds its other buffers.
-func readerOf(conn net.Conn, read *bufio.Reader) *bufio.Reader {
-	if read.Buffered() == 0 {
-		return bufio.NewReader(conn)
-	}
-	early, _ := read.Peek(read.Buffered()) // never fails
-	return bufio.NewReader(io.MultiReader(bytes.NewReader(early), conn))
+	return &Conn{rwc: conn, reader: rw.Reader, pool: a.pool}, nil
 }
 
 func refuse(w http.ResponseWriter, status int, text string) error {
