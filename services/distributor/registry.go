@@ -69,7 +69,7 @@ func (s *Service) mayView(who identity.Identity, service string) (exists, may bo
 		at.ClusterLabels = cluster.GetMetadata().GetLabels()
 	}
 	rules := access.Rules{Grants: s.replica.Catalog.Grants(), Roles: s.replica.Catalog.Roles()}
-	return true, rules.May(who, access.View, at).Allowed
+	return true, rules.Allows(who, access.View, at)
 }
 
 func (s *Service) recordRead(r *http.Request, service string, d artifact.Digest) {

@@ -58,7 +58,7 @@ func (r Rights) EditService(who identity.Identity, name string) error {
 				target.ClusterLabels = cluster.GetMetadata().GetLabels()
 			}
 		}
-		if rules.May(who, access.Edit, target).Allowed {
+		if rules.Allows(who, access.Edit, target) {
 			return ""
 		}
 		return fmt.Sprintf("%s may not have service %q compared with another revision: that needs the right to edit the service. %s", access.Who(who), name, access.Help)
@@ -91,7 +91,7 @@ func (r Rights) judge(who identity.Identity, why func(*access.Rules) string) err
 
 // by tells whether somebody may do that with a service of the source, or edit the source.
 func (r Rights) by(rules *access.Rules, who identity.Identity, verb access.Verb, source string) bool {
-	if rules.May(who, access.Edit, access.Target{Kind: access.Source, Name: source}).Allowed {
+	if rules.Allows(who, access.Edit, access.Target{Kind: access.Source, Name: source}) {
 		return true
 	}
 	type place struct{ project, cluster string }
@@ -106,7 +106,7 @@ func (r Rights) by(rules *access.Rules, who identity.Identity, verb access.Verb,
 		if cluster, ok := r.Catalog.Cluster(at.cluster); ok {
 			target.ClusterLabels = cluster.GetMetadata().GetLabels()
 		}
-		if rules.May(who, verb, target).Allowed {
+		if rules.Allows(who, verb, target) {
 			return true
 		}
 	}

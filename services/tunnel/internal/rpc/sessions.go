@@ -79,7 +79,7 @@ func (s *service) sees(caller identity.Identity) (func(cluster string) bool, err
 		if cluster, ok := s.Catalog.Cluster(name); ok {
 			at.ClusterLabels = cluster.GetMetadata().GetLabels()
 		}
-		return rules.May(caller, access.View, at).Allowed
+		return rules.Allows(caller, access.View, at)
 	}, nil
 }
 
