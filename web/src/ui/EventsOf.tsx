@@ -7,7 +7,7 @@ import { When } from '../live/When'
 import { State } from '../state/State'
 import { Export } from './Export'
 import { HeldSays } from './HeldSays'
-import { useHeld } from './held'
+import { questionOf, useHeld } from './held'
 import { Empty, Pager, usePages } from './Pager'
 import { Failed, Stale, Waiting } from './Panel'
 import { Said } from './Said'
@@ -20,8 +20,7 @@ export function EventsOf({ filter, size, name = 'events' }: { filter: string; si
     { filter, pageSize: size, pageToken: pages.token },
     { keep: true },
   )
-  const question = list.isPlaceholderData ? '' : `${filter}\n${size}\n${pages.token}`
-  const held = useHeld(question, list.data?.events, (e) => e.id)
+  const held = useHeld(questionOf(list, filter, size, pages.token), list.data?.events, (e) => e.id)
   const fresh = useFreshness([list])
   const again = () => void list.refetch()
   if (list.error && !list.data)

@@ -4,7 +4,7 @@ import type { Metadata } from '../gen/fairlead/console/v1/resources_pb'
 import { Age } from '../live/Age'
 import { useLive } from '../live/live'
 import { Export } from './Export'
-import { useHeld } from './held'
+import { questionOf, useHeld } from './held'
 import { List } from './List'
 import { Pager, usePages } from './Pager'
 import { held, type ResourceKind, written } from './resources'
@@ -24,7 +24,7 @@ export function Resources<T extends Message & { metadata?: Metadata | undefined 
   const list = useLive(of.list, { pageSize: size, pageToken: pages.token } as never, { keep: true })
   const found = held(of.list, list.data) as T[] | undefined
   const nameIn = (r: T) => r.metadata?.name ?? ''
-  const inPlace = useHeld(list.isPlaceholderData ? '' : `${of.path}\n${pages.token}`, found, nameIn)
+  const inPlace = useHeld(questionOf(list, of.path, pages.token), found, nameIn)
   const next = (list.data as unknown as { nextPageToken?: string } | undefined)?.nextPageToken ?? ''
   return (
     <section className="panel">

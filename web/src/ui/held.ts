@@ -78,6 +78,14 @@ export type HeldRows<T> = {
   own: () => void
 }
 
+// What a list answers, for useHeld: while it still shows the answer to another question it is none.
+export function questionOf(
+  list: { isPlaceholderData?: boolean },
+  ...parts: (string | number | boolean)[]
+): string {
+  return list.isPlaceholderData ? '' : parts.join('\n')
+}
+
 export function useHeld<T>(of: string, now: T[] | undefined, nameOf: (row: T) => string): HeldRows<T> {
   const [, draw] = useReducer((n: number) => n + 1, 0)
   const held = useRef<Held<T>>(undefined)

@@ -6,7 +6,7 @@ import { RecordingService } from '../../gen/fairlead/console/v1/recording_servic
 import { Age } from '../../live/Age'
 import { age } from '../../live/ages'
 import { Export } from '../../ui/Export'
-import { useHeld } from '../../ui/held'
+import { questionOf, useHeld } from '../../ui/held'
 import { List } from '../../ui/List'
 import { Empty, Pager, usePages } from '../../ui/Pager'
 import { bytesOf, isoOf, plain } from '../../ui/text'
@@ -29,8 +29,7 @@ export function Recordings() {
     { placeholderData: keepPreviousData },
   )
   const found = list.data?.recordings
-  const question = list.isPlaceholderData ? '' : `${cluster}\n${subject}\n${pages.token}`
-  const held = useHeld(question, found, (r) => r.id)
+  const held = useHeld(questionOf(list, cluster, subject, pages.token), found, (r) => r.id)
   const rows = held.rows.map((r) => ({
     id: r.id,
     subject: r.subject,

@@ -17,7 +17,7 @@ import { State } from '../../state/State'
 import type { State as Name } from '../../state/states'
 import { put, useChange } from '../../ui/address'
 import { Export } from '../../ui/Export'
-import { useHeld } from '../../ui/held'
+import { questionOf, useHeld } from '../../ui/held'
 import { List } from '../../ui/List'
 import { Opened } from '../../ui/Opened'
 import { useOnce } from '../../ui/once'
@@ -53,7 +53,7 @@ export function Requests() {
     held.own()
     void list.refetch()
   }
-  const held = useHeld(list.isPlaceholderData ? '' : `${all}\n${pages.token}`, found, (r) => r.id)
+  const held = useHeld(questionOf(list, all, pages.token), found, (r) => r.id)
   const rows = held.rows.map((r) => ({
     id: r.id,
     state: states[r.state]?.[1] ?? '',

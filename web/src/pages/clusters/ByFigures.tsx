@@ -8,7 +8,7 @@ import { figureColumns, follows } from '../../state/views'
 import { Column } from '../../ui/Column'
 import { Export } from '../../ui/Export'
 import { FigureCells } from '../../ui/Figures'
-import { useHeld } from '../../ui/held'
+import { questionOf, useHeld } from '../../ui/held'
 import { List } from '../../ui/List'
 import { Nothing } from '../../ui/Nothing'
 import { Empty, Pager, usePages } from '../../ui/Pager'
@@ -29,8 +29,7 @@ export function ByFigures() {
     { filter, orderBy, pageSize: size, pageToken: pages.token },
     { keep: true },
   )
-  const question = list.isPlaceholderData ? '' : `${filter}\n${orderBy}\n${pages.token}`
-  const held = useHeld(question, list.data?.views, (v) => v.cluster)
+  const held = useHeld(questionOf(list, filter, orderBy, pages.token), list.data?.views, (v) => v.cluster)
   return (
     <>
       <List

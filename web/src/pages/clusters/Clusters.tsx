@@ -11,7 +11,7 @@ import { State as Shown } from '../../state/State'
 import { connectionOf, type State, worst, worstFirst } from '../../state/states'
 import { Column } from '../../ui/Column'
 import { Export } from '../../ui/Export'
-import { useHeld } from '../../ui/held'
+import { questionOf, useHeld } from '../../ui/held'
 import { List } from '../../ui/List'
 import { Nothing } from '../../ui/Nothing'
 import { Empty, Pager, usePages } from '../../ui/Pager'
@@ -63,8 +63,7 @@ function Listed() {
     },
     { keep: true },
   )
-  const question = list.isPlaceholderData ? '' : `${filter}\n${orderBy}\n${pages.token}`
-  const held = useHeld(question, list.data?.clusters, nameOf)
+  const held = useHeld(questionOf(list, filter, orderBy, pages.token), list.data?.clusters, nameOf)
   const counts = useLive(LiveService.method.countResources, {
     kind: Kind.SERVICE,
     groupBy: ['cluster', 'state'],

@@ -14,7 +14,7 @@ import { needsWords, stateOf } from '../../state/states'
 import { Column } from '../../ui/Column'
 import { useChosen } from '../../ui/chosen'
 import { Export } from '../../ui/Export'
-import { useHeld } from '../../ui/held'
+import { questionOf, useHeld } from '../../ui/held'
 import { List } from '../../ui/List'
 import { Nothing } from '../../ui/Nothing'
 import { Empty, Pager, usePages } from '../../ui/Pager'
@@ -68,8 +68,7 @@ export function Services() {
   const counted = useLive(LiveService.method.countResources, { kind: Kind.SERVICE, filter }, { keep: true })
   const [chosen, setChosen] = useChosen()
   const shown = shownIn(params)
-  const question = list.isPlaceholderData ? '' : `${filter}\n${orderBy}\n${pages.token}`
-  const held = useHeld(question, list.data?.services, nameOf)
+  const held = useHeld(questionOf(list, filter, orderBy, pages.token), list.data?.services, nameOf)
   const names = held.rows.map(nameOf)
   const total = counted.data?.counts.reduce((sum, c) => sum + c.count, 0)
   return (

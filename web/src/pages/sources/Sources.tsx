@@ -8,7 +8,7 @@ import { State } from '../../state/State'
 import { shownRef, urlOf, wordOf } from '../../state/sources'
 import { Column } from '../../ui/Column'
 import { Export } from '../../ui/Export'
-import { useHeld } from '../../ui/held'
+import { questionOf, useHeld } from '../../ui/held'
 import { List } from '../../ui/List'
 import { Nothing } from '../../ui/Nothing'
 import { Empty, Pager, usePages } from '../../ui/Pager'
@@ -30,8 +30,7 @@ export function Sources() {
     { filter, orderBy, pageSize: size, pageToken: pages.token },
     { keep: true },
   )
-  const question = list.isPlaceholderData ? '' : `${filter}\n${orderBy}\n${pages.token}`
-  const held = useHeld(question, list.data?.sources, nameOf)
+  const held = useHeld(questionOf(list, filter, orderBy, pages.token), list.data?.sources, nameOf)
   return (
     <>
       <div className="head">
