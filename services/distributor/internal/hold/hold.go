@@ -172,7 +172,7 @@ func (g *Gate) Run(ctx context.Context) error {
 		if err := g.tell(ctx); err != nil && ctx.Err() == nil {
 			g.log.InfoContext(ctx, "tell the console what is not removed", "err", err, "retry_in", retryTime)
 			retry.Sleep(ctx, retryTime)
-			g.wake()
+			continue
 		}
 		select {
 		case <-ctx.Done():

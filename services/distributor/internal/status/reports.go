@@ -57,7 +57,7 @@ const (
 	// between goes together, in one commit and as few events. A single report waits for nothing.
 	fewReporters = 8
 	callPause    = 100 * time.Millisecond
-	// maxBad is how many reports one after the other are taken for bad.
+	// maxBad is how many reports, or views, one after the other are taken for bad.
 	maxBad = 3
 )
 
@@ -200,21 +200,29 @@ func (r *Reports) send(ctx context.Context, batch []*job, whole bool) {
 	}
 }
 
-// sendApart sends reports one by one: one of them is bad, and the others must not suffer for it. If one after the
-// other seems to be, it is the console that is in a bad way, and is left alone.
 func (r *Reports) sendApart(ctx context.Context, batch []*job) {
+	sendApart(batch, func(j *job) error {
+		err := r.call(ctx, []*job{j})
+		if err != nil {
+			j.done <- outcome{err: err}
+		}
+		return err
+	}, func(j *job) { j.done <- outcome{err: ErrBusy} })
+}
+
+// sendApart sends what is in a batch one by one: one of it is bad, and the others must not suffer for it. If one after
+// the other seems to be, it is the console that is in a bad way, and is left alone: the others are refused.
+func sendApart[J any](batch []J, send func(J) error, refuse func(J)) {
 	bad := 0
 	for _, j := range batch {
-		if bad == maxBad {
-			j.done <- outcome{err: ErrBusy}
-			continue
+		switch {
+		case bad == maxBad:
+			refuse(j)
+		case send(j) != nil:
+			bad++
+		default:
+			bad = 0
 		}
-		bad++
-		if err := r.call(ctx, []*job{j}); err != nil {
-			j.done <- outcome{err: err}
-			continue
-		}
-		bad = 0
 	}
 }
 

@@ -159,23 +159,11 @@ func (v *Views) send(ctx context.Context, batch []*viewJob) {
 	switch err := v.call(ctx, batch); {
 	case err == nil:
 	case isAboutContent(err):
-		v.sendApart(ctx, batch)
+		sendApart(batch, func(j *viewJob) error { return v.sendOne(ctx, j) },
+			func(j *viewJob) { j.done <- viewOutcome{err: ErrBusy} })
 	default:
 		for _, j := range batch {
 			j.done <- viewOutcome{err: err}
-		}
-	}
-}
-
-func (v *Views) sendApart(ctx context.Context, batch []*viewJob) {
-	bad := 0
-	for _, j := range batch {
-		if bad == maxBad {
-			j.done <- viewOutcome{err: ErrBusy}
-			continue
-		}
-		if bad++; v.sendOne(ctx, j) == nil {
-			bad = 0
 		}
 	}
 }
