@@ -62,8 +62,8 @@ type Catalog struct {
 type timing struct{ silence, firstBackoff, lastBackoff, saveDelay time.Duration }
 
 // Open loads the snapshot in dir, creating the folder if need be. A snapshot that is bad is put aside, or stays where
-// the disk takes nothing, and the catalog begins empty and not ready. Open dials nothing: Run does. Only these kinds are followed (none named:
-// all); of the others the catalog looks as if there were none.
+// the disk takes nothing, and the catalog begins empty and not ready. Open dials nothing: Run does. Only these kinds
+// are followed (none named: all); of the others the catalog looks as if there were none.
 func Open(dir string, client consolev1connect.CatalogServiceClient, log *slog.Logger, kinds ...consolev1.Kind) (*Catalog, error) {
 	if err := durable.Sweep(dir); err != nil {
 		return nil, fmt.Errorf("open catalog: %w", err)

@@ -78,11 +78,10 @@ func WantArgs(least, most int) cobra.PositionalArgs {
 func UsageError(cmd *cobra.Command, args ...string) error {
 	line := strings.TrimSuffix(cmd.UseLine(), " [flags]")
 	if len(args) == 1 && takesService.MatchString(cmd.Use) && resource.IsOnlyName(args[0]) {
-		line = cmd.CommandPath() + " service " + args[0]
 		if commit.MatchString(args[0]) {
-			line = cmd.CommandPath() + " service NAME"
-			return fmt.Errorf("use it as `%s`: `fairlead search %s` finds the services of a commit", line, args[0])
+			return fmt.Errorf("use it as `%s service NAME`: `fairlead search %s` finds the services of a commit", cmd.CommandPath(), args[0])
 		}
+		line = cmd.CommandPath() + " service " + args[0]
 	}
 	return fmt.Errorf("use it as `%s`: see `%s --help`", line, cmd.CommandPath())
 }

@@ -10,8 +10,8 @@ import (
 // shellSyntax is what has a line of a person, such as EDITOR, go to the shell, as with git and kubectl.
 const shellSyntax = "\"'\\$~"
 
-// ChosenProgram runs a program that a person named in a variable such as EDITOR, with arguments or without, and gives it
-// one argument more.
+// ChosenProgram runs a program that a person named in a variable such as EDITOR, with arguments or without, and gives
+// it one argument more.
 func ChosenProgram(ctx context.Context, line, last string) *exec.Cmd {
 	words := strings.Fields(line)
 	if _, err := exec.LookPath(line); err == nil {

@@ -244,8 +244,8 @@ func (l *logging) requireContainer(pods []object.Pod) error {
 	return fmt.Errorf("no pod has a container %q: they have %s", l.container, strings.Join(slices.Compact(names), ", "))
 }
 
-// startStreams reads the containers that are not being read: as the person asked for, or from the beginning those of pods
-// that came later. first: it is the first look.
+// startStreams reads the containers that are not being read: as the person asked for, or from the beginning those of
+// pods that came later. first: it is the first look.
 func (l *logging) startStreams(ctx context.Context, streams *sync.WaitGroup, pods []object.Pod, first bool) {
 	total := 0
 	for p, container := range l.wantedContainers(pods) {

@@ -548,8 +548,8 @@ func guardRemoval(service desired.Service, record inventory.Record, items []set.
 		service.Commit, plural.Part(len(going), len(before), "object"), going[0].Key, whyGuarded(service.Sync.GetPrune(), wanted), service.Name, id)}
 }
 
-// renameGroups is the record with the items' names of objects that it has by the names of other groups, as an Ingress or
-// an Event may have: they do not go.
+// renameGroups is the record with the items' names of objects that it has by the names of other groups, as an Ingress
+// or an Event may have: they do not go.
 func (s *site) renameGroups(ctx context.Context, record inventory.Record, items []set.Item) (inventory.Record, error) {
 	withoutGroup := func(key object.Key) object.Key {
 		key.Group = ""

@@ -71,8 +71,8 @@ func (u *Update) point(l *line) {
 }
 
 // turnBack has services told apart that are already delivered from a head that the console was not told of,
-// when that goes back to the one that it was told of, or may have been told of before it was told everything again: else
-// they would seem to have what that has.
+// when that goes back to the one that it was told of, or may have been told of before it was told everything again:
+// else they would seem to have what that has.
 func (u *Update) turnBack(l *line, head *Revision) {
 	if head == nil || l.head == nil || l.told != "" && l.told != head.Commit {
 		return

@@ -46,8 +46,8 @@ const (
 
 // Deps is what a registry works with.
 type Deps struct {
-	// Held is what a service is delivered, and whether there is such a service for the caller. Held records callers that ask
-	// for services of others.
+	// Held is what a service is delivered, and whether there is such a service for the caller. Held records callers that
+	// ask for services of others.
 	Held func(r *http.Request, service string) (held plan.Held, exists bool, err error)
 	// Open opens an artifact that a service holds. The caller closes it.
 	Open func(ctx context.Context, d artifact.Digest) (*artifact.Blob, error)
