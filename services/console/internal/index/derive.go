@@ -135,14 +135,15 @@ func (b *Index) known(services []*row) []state.Known {
 	return out
 }
 
-// assess gives services that nobody read yet their states, without reading all that is shown of them.
+// assess gives services that nobody read yet their states, without reading all that is shown of them. The services are
+// in the order of their uids.
 func (b *Index) assess(ctx context.Context, services []*row) {
 	b.mu.RLock()
 	asked := b.known(services)
 	b.mu.RUnlock()
 	var essences map[string]state.Essence
 	err := b.Store.ReadAll(ctx, func(ctx context.Context, v store.View) (err error) {
-		essences, err = state.Renew(ctx, v, asked)
+		essences, err = state.RenewInOrder(ctx, v, asked)
 		return err
 	})
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -319,6 +320,7 @@ func (b *Index) begin(ctx context.Context, e feed.Event) {
 		b.rest(ctx)
 	}
 	// The states of services come of those of sources and clusters.
+	slices.SortFunc(services, func(a, b *row) int { return strings.Compare(a.uid, b.uid) })
 	for part := range slices.Chunk(services, beginChunk) {
 		for done := false; !done && ctx.Err() == nil; done = !b.failed {
 			b.assess(ctx, part)

@@ -149,10 +149,27 @@ func Renew(ctx context.Context, v store.View, list []Known) (map[string]Essence,
 	if err != nil {
 		return nil, err
 	}
+	return truths.essences(list)
+}
+
+// RenewInOrder is Renew of services in the order of their uids, among which few others come.
+func RenewInOrder(ctx context.Context, v store.View, list []Known) (map[string]Essence, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	truths, err := readTruthsWithin(ctx, v, store.Range{First: list[0].UID, Last: list[len(list)-1].UID})
+	if err != nil {
+		return nil, err
+	}
+	return truths.essences(list)
+}
+
+// essences returns what the states of services come of.
+func (t *truths) essences(list []Known) (map[string]Essence, error) {
 	out := make(map[string]Essence, len(list))
 	for _, k := range list {
 		s := Service{Meta: Meta{UID: k.UID}}
-		if err := truths.tell(&s, k.Cluster); err != nil {
+		if err := t.tell(&s, k.Cluster); err != nil {
 			return nil, fmt.Errorf("service %s: %w", k.UID, err)
 		}
 		e := s.Essence()

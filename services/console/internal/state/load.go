@@ -153,13 +153,33 @@ type truths struct {
 }
 
 func readTruths(ctx context.Context, v store.View, uids []string) (t truths, err error) {
-	if t.hubs, err = hubTruths(ctx, v, uids); err != nil {
+	hubs, err := v.Hub(ctx, uids)
+	if err != nil {
 		return t, err
 	}
 	if t.reports, err = v.Reports(ctx, uids); err != nil {
 		return t, err
 	}
-	t.configs, err = v.Configs(ctx, uids)
+	if t.configs, err = v.Configs(ctx, uids); err != nil {
+		return t, err
+	}
+	t.hubs, err = readHubs(ctx, v, hubs)
+	return t, err
+}
+
+// readTruthsWithin is readTruths of all services whose uids are in a range.
+func readTruthsWithin(ctx context.Context, v store.View, uids store.Range) (t truths, err error) {
+	hubs, err := v.HubWithin(ctx, uids)
+	if err != nil {
+		return t, err
+	}
+	if t.reports, err = v.ReportsWithin(ctx, uids); err != nil {
+		return t, err
+	}
+	if t.configs, err = v.ConfigsWithin(ctx, uids); err != nil {
+		return t, err
+	}
+	t.hubs, err = readHubs(ctx, v, hubs)
 	return t, err
 }
 

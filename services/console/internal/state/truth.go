@@ -52,14 +52,11 @@ func RefsOf(ctx context.Context, v store.View, sources iter.Seq[string]) (map[st
 	return out, nil
 }
 
-// hubTruths returns the hub truths of services, by uid.
-func hubTruths(ctx context.Context, v store.View, uids []string) (map[string]HubTruth, error) {
-	states, err := v.Hub(ctx, uids)
-	if err != nil {
-		return nil, err
-	}
+// readHubs returns hub truths with the commits of the refs that they follow, by uid.
+func readHubs(ctx context.Context, v store.View, states map[string][]byte) (map[string]HubTruth, error) {
 	truths := make(map[string]HubTruth, len(states))
 	for uid, state := range states {
+		var err error
 		if truths[uid], _, err = ReadHub(state); err != nil {
 			return nil, fmt.Errorf("service %s: %w", uid, err)
 		}

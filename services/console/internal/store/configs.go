@@ -23,13 +23,21 @@ const HeldConfig = "held"
 
 // Configs returns what is kept, by service uid.
 func (v View) Configs(ctx context.Context, services []string) (map[string]Config, error) {
-	return byKey(ctx, v, "SELECT service_uid, revision, sealed, problem, problem_time FROM configs WHERE service_uid IN ", services,
-		func(rows *sql.Rows) (uid string, c Config, err error) {
-			var us int64
-			err = rows.Scan(&uid, &c.Revision, &c.Sealed, &c.Problem, &us)
-			c.ProblemTime = FromMicros(us)
-			return uid, c, err
-		})
+	return byKey(ctx, v, selectConfigs+" IN ", services, scanConfig)
+}
+
+// ConfigsWithin returns what is kept of all services whose uids are in a range, by service uid.
+func (v View) ConfigsWithin(ctx context.Context, uids Range) (map[string]Config, error) {
+	return within(ctx, v, selectConfigs, uids, scanConfig)
+}
+
+const selectConfigs = "SELECT service_uid, revision, sealed, problem, problem_time FROM configs WHERE service_uid"
+
+func scanConfig(rows *sql.Rows) (uid string, c Config, err error) {
+	var us int64
+	err = rows.Scan(&uid, &c.Revision, &c.Sealed, &c.Problem, &us)
+	c.ProblemTime = FromMicros(us)
+	return uid, c, err
 }
 
 // ServiceConfig is a configuration and whose it is.

@@ -13,10 +13,19 @@ type HubRef struct{ Source, Ref string }
 
 // Hub returns the hub truths of services, as JSON by uid.
 func (v View) Hub(ctx context.Context, uids []string) (map[string][]byte, error) {
-	return byKey(ctx, v, "SELECT service_uid, state FROM hub WHERE service_uid IN ", uids, func(rows *sql.Rows) (uid string, state []byte, err error) {
-		err = rows.Scan(&uid, unpackInto(&state))
-		return uid, state, err
-	})
+	return byKey(ctx, v, selectHub+" IN ", uids, scanHub)
+}
+
+// HubWithin returns the hub truths of all services whose uids are in a range, as JSON by uid.
+func (v View) HubWithin(ctx context.Context, uids Range) (map[string][]byte, error) {
+	return within(ctx, v, selectHub, uids, scanHub)
+}
+
+const selectHub = "SELECT service_uid, state FROM hub WHERE service_uid"
+
+func scanHub(rows *sql.Rows) (uid string, state []byte, err error) {
+	err = rows.Scan(&uid, unpackInto(&state))
+	return uid, state, err
 }
 
 // HubRefs returns what is known of all refs of sources, by uid, as JSON.

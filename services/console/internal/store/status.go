@@ -76,13 +76,21 @@ type ReportKey struct{ Service, Cluster string }
 
 // Reports returns the reports about services, from any cluster.
 func (v View) Reports(ctx context.Context, services []string) (map[ReportKey]Report, error) {
-	return byKey(ctx, v, "SELECT service_uid, cluster_uid, sequence, receive_time, state FROM reports WHERE service_uid IN ", services,
-		func(rows *sql.Rows) (k ReportKey, r Report, err error) {
-			var us int64
-			err = rows.Scan(&r.Service, &r.Cluster, &r.Sequence, &us, unpackInto(&r.State))
-			r.ReceiveTime = FromMicros(us)
-			return ReportKey{r.Service, r.Cluster}, r, err
-		})
+	return byKey(ctx, v, selectReports+" IN ", services, scanReport)
+}
+
+// ReportsWithin returns the reports about all services whose uids are in a range.
+func (v View) ReportsWithin(ctx context.Context, uids Range) (map[ReportKey]Report, error) {
+	return within(ctx, v, selectReports, uids, scanReport)
+}
+
+const selectReports = "SELECT service_uid, cluster_uid, sequence, receive_time, state FROM reports WHERE service_uid"
+
+func scanReport(rows *sql.Rows) (k ReportKey, r Report, err error) {
+	var us int64
+	err = rows.Scan(&r.Service, &r.Cluster, &r.Sequence, &us, unpackInto(&r.State))
+	r.ReceiveTime = FromMicros(us)
+	return ReportKey{r.Service, r.Cluster}, r, err
 }
 
 // Seen returns the signs of life of clusters, by uid.
@@ -107,15 +115,36 @@ func byKeys[K comparable, V any](ctx context.Context, v View, query string, keys
 	for chunk := range slices.Chunk(keys, chunkSize) {
 		in, args := v.dialect.list(chunk)
 		rows, err := v.q.QueryContext(ctx, query+in+after, args...)
-		if _, err := collect(rows, err, func(rows *sql.Rows) (struct{}, error) {
-			k, val, err := scan(rows)
-			found[k] = val
-			return struct{}{}, err
-		}); err != nil {
+		if found, err = keyed(rows, err, found, scan); err != nil {
 			return nil, err
 		}
 	}
 	return found, nil
+}
+
+// keyed adds all rows to a map.
+func keyed[K comparable, V any](rows *sql.Rows, err error, to map[K]V, scan func(*sql.Rows) (K, V, error)) (map[K]V, error) {
+	_, err = collect(rows, err, func(rows *sql.Rows) (struct{}, error) {
+		k, val, err := scan(rows)
+		to[k] = val
+		return struct{}{}, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return to, nil
+}
+
+// Range is all uids from one to another, both included. Neighbours in a table are read in one go, where each of a list
+// of uids is looked for.
+type Range struct{ First, Last string }
+
+// within reads the rows of a range of the column that the query ends with.
+func within[K comparable, V any](ctx context.Context, v View, query string, uids Range,
+	scan func(*sql.Rows) (K, V, error),
+) (map[K]V, error) {
+	rows, err := v.q.QueryContext(ctx, query+" BETWEEN $1 AND $2", uids.First, uids.Last)
+	return keyed(rows, err, map[K]V{}, scan)
 }
 
 // Claim gives a source's next epoch to owner.

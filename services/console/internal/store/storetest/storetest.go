@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -64,6 +66,7 @@ func Run(t *testing.T, open func(t *testing.T) Open) {
 		"DeletedResourceTakesItsStatusesAway":  testDeleteStatuses,
 		"RefsOfTheHubAreKeptWithTheirSource":   testHubRefs,
 		"StatusesOfWhatIsGoneAreSweptAway":     testSweep,
+		"StatusesOfNeighboursAreReadTogether":  testWithin,
 		"AuditIsFilteredAndPaged":              testAudit,
 		"AuditKeepsWhatIsThere":                testAuditKeeps,
 		"AuditFollowerMissesNothing":           testAuditFollower,
@@ -931,6 +934,47 @@ func testSweep(t *testing.T, open Open) {
 	}); len(left) != 1 {
 		t.Fatalf("kept %d reports of what is there", len(left))
 	}
+}
+
+func testWithin(t *testing.T, open Open) {
+	s := open(store.Options{})
+	var services []store.Resource
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		svc := create(t, s, draft(store.KindService, name, `{}`))
+		services = append(services, svc)
+		report := store.Report{Service: svc.UID, Cluster: "edge", Sequence: 1, State: []byte(`{"of":"` + name + `"}`)}
+		if _, err := s.PutReports(t.Context(), []store.Report{report}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := putHub(t, s, map[string][]byte{svc.UID: []byte(`{"of":"` + name + `"}`)}, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		write(t, s, func(ctx context.Context, tx *store.Tx) error {
+			return tx.PutConfigs(ctx, []store.ServiceConfig{{Service: svc, Config: store.Config{Revision: name}}})
+		})
+	}
+	slices.SortFunc(services, func(a, b store.Resource) int { return strings.Compare(a.UID, b.UID) })
+	some := services[1:4]
+	uids := []string{some[0].UID, some[1].UID, some[2].UID}
+	of := store.Range{First: uids[0], Last: uids[2]}
+	read(t, s, func(ctx context.Context, v store.View) (struct{}, error) {
+		hub, err := v.Hub(ctx, uids)
+		hubWithin, err2 := v.HubWithin(ctx, of)
+		reports, err3 := v.Reports(ctx, uids)
+		reportsWithin, err4 := v.ReportsWithin(ctx, of)
+		configs, err5 := v.Configs(ctx, uids)
+		configsWithin, err6 := v.ConfigsWithin(ctx, of)
+		if len(hub) != 3 || !reflect.DeepEqual(hubWithin, hub) {
+			t.Errorf("hub truths of %v: %s, not %s", uids, hubWithin, hub)
+		}
+		if len(reports) != 3 || !reflect.DeepEqual(reportsWithin, reports) {
+			t.Errorf("reports of %v: %v, not %v", uids, reportsWithin, reports)
+		}
+		if len(configs) != 3 || !reflect.DeepEqual(configsWithin, configs) {
+			t.Errorf("configurations of %v: %v, not %v", uids, configsWithin, configs)
+		}
+		return struct{}{}, errors.Join(err, err2, err3, err4, err5, err6)
+	})
 }
 
 func testHubRefs(t *testing.T, open Open) {
