@@ -5,7 +5,6 @@ package configs
 import (
 	"container/list"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -30,9 +29,6 @@ const (
 	askTimeout = 10 * time.Second
 )
 
-// errAway is the answer to calls that come while another call finds out whether the console answers again.
-var errAway = errors.New("access configurations: the console did not answer the last time")
-
 // Key names what a service is configured with.
 type Key struct {
 	Service  string // uid
@@ -55,7 +51,7 @@ type Cache struct {
 
 type entry struct {
 	key   Key
-	value *deliveryv1.Configuration
+	value *deliveryv1.Configuration // nil: it can't be read, which was logged
 	size  int
 }
 
@@ -67,34 +63,32 @@ func New(console consolev1connect.ConfigServiceClient, log *slog.Logger) *Cache 
 // Get returns configurations by the uid of their service; those that the console does not have, or can't be asked for,
 // are left out.
 func (c *Cache) Get(ctx context.Context, keys []Key) map[string]*deliveryv1.Configuration {
-	found, _ := c.get(ctx, keys) // the error was logged with the first of its kind
-	return found
-}
-
-func (c *Cache) get(ctx context.Context, keys []Key) (map[string]*deliveryv1.Configuration, error) {
 	out := make(map[string]*deliveryv1.Configuration, len(keys))
 	var missing []*consolev1.ConfigWanted
 	for _, key := range keys {
-		if found := c.find(key); found != nil {
-			out[key.Service] = found
-		} else {
+		if found, ok := c.find(key); !ok {
 			missing = append(missing, &consolev1.ConfigWanted{ServiceUid: key.Service, Revision: key.Revision})
+		} else if found != nil {
+			out[key.Service] = found
 		}
 	}
 	if len(missing) == 0 {
-		return out, nil
+		return out
 	}
 	if c.failing.Load() {
 		if !c.trying.TryLock() {
-			return out, errAway
+			return out
 		}
 		defer c.trying.Unlock()
 	}
-	return out, c.access(ctx, missing, out)
+	c.access(ctx, missing, out)
+	return out
 }
 
 // access asks the console for what is missing.
-func (c *Cache) access(ctx context.Context, missing []*consolev1.ConfigWanted, out map[string]*deliveryv1.Configuration) error {
+func (c *Cache) access(ctx context.Context, missing []*consolev1.ConfigWanted,
+	out map[string]*deliveryv1.Configuration,
+) {
 	asking, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	for len(missing) > 0 {
@@ -104,21 +98,20 @@ func (c *Cache) access(ctx context.Context, missing []*consolev1.ConfigWanted, o
 			c.note(ctx, err)
 		}
 		if err != nil {
-			return fmt.Errorf("access configurations: %w", err)
+			return
 		}
 		for _, accessed := range resp.GetServices() {
 			value, err := decode(accessed)
-			if err != nil {
+			if c.keep(Key{accessed.GetServiceUid(), accessed.GetRevision()}, value) && err != nil {
 				c.log.WarnContext(ctx, "a service waits for its configuration, which can't be read: set the value again",
 					"err", err)
-				continue
 			}
-			c.keep(Key{accessed.GetServiceUid(), accessed.GetRevision()}, value)
-			out[accessed.GetServiceUid()] = value
+			if err == nil {
+				out[accessed.GetServiceUid()] = value
+			}
 		}
 		missing = missing[n:]
 	}
-	return nil
 }
 
 // note notes whether the console answers, and logs where that changes.
@@ -132,22 +125,24 @@ func (c *Cache) note(ctx context.Context, err error) {
 	}
 }
 
-func (c *Cache) find(key Key) *deliveryv1.Configuration {
+// find returns what is kept under a key: nil for what can't be read.
+func (c *Cache) find(key Key) (value *deliveryv1.Configuration, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.kept[key]
 	if e == nil {
-		return nil
+		return nil, false
 	}
 	c.order.MoveToFront(e)
-	return e.Value.(*entry).value //nolint:forcetypeassert // nothing else is in it
+	return e.Value.(*entry).value, true //nolint:forcetypeassert // nothing else is in it
 }
 
-func (c *Cache) keep(key Key, value *deliveryv1.Configuration) {
+// keep keeps a value, and says whether there was none under its key.
+func (c *Cache) keep(key Key, value *deliveryv1.Configuration) (added bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.kept[key] != nil {
-		return
+		return false
 	}
 	e := &entry{key: key, value: value, size: proto.Size(value) + overhead}
 	c.kept[key] = c.order.PushFront(e)
@@ -156,6 +151,7 @@ func (c *Cache) keep(key Key, value *deliveryv1.Configuration) {
 		delete(c.kept, last.key)
 		c.bytes -= last.size
 	}
+	return true
 }
 
 func decode(a *consolev1.AccessedConfig) (*deliveryv1.Configuration, error) {
