@@ -59,6 +59,7 @@ type Service struct {
 	views    *status.Views
 	hub      *status.TruthReporter
 	gate     *hold.Gate
+	delivery *rpc.Delivery
 	folders  *folders.Folders
 	resolve  *resolve.Resolver
 	metrics  *observe.Metrics
@@ -132,7 +133,7 @@ func (s *Service) openState() (err error) {
 
 func (s *Service) serve(origin *edge.Edge) error {
 	console := consolev1connect.NewConfigServiceClient(s.replica.HTTP(), s.cfg.ConsoleURL, s.replica.Options()...)
-	delivery := rpc.NewDelivery(rpc.Deps{
+	s.delivery = rpc.NewDelivery(rpc.Deps{
 		Plan: s.plan, Configs: configs.New(console, s.deps.Log), Stale: s.replica.Catalog.Stale,
 		Confirmed: s.replica.Catalog.Confirmed, Hold: s.gate, Nudges: s.nudges, Reports: s.reports, Seen: s.seen,
 		Metrics: s.metrics, NextPoll: s.cfg.NextPoll, Pressure: s.pressure.Share, Tickets: s.replica.Tickets(), Log: s.deps.Log,
@@ -144,8 +145,8 @@ func (s *Service) serve(origin *edge.Edge) error {
 	return s.replica.Serve(rpc.Policy(), s.ready,
 		// Lingering: a stream says GoAway before it ends.
 		server.RPC(deliveryv1connect.DeliveryServiceName, func(opts ...connect.HandlerOption) (string, http.Handler) {
-			path, handler := deliveryv1connect.NewDeliveryServiceHandler(delivery, append(opts, compression.Handler())...)
-			return path, smallframes.Handler(delivery.Front(handler))
+			path, handler := deliveryv1connect.NewDeliveryServiceHandler(s.delivery, append(opts, compression.Handler())...)
+			return path, smallframes.Handler(s.delivery.Front(handler))
 		}).Lingering(),
 		server.RPC(deliveryv1connect.DetailServiceName, func(opts ...connect.HandlerOption) (string, http.Handler) {
 			path, handler := deliveryv1connect.NewDetailServiceHandler(details, append(opts, compression.Handler())...)

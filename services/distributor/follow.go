@@ -61,6 +61,7 @@ func (s *Service) forget() {
 	exists := func(cluster string) bool { _, ok := s.replica.Catalog.Cluster(cluster); return ok }
 	s.seen.Forget(exists)
 	s.gate.Forget(exists)
+	s.delivery.Forget(exists)
 }
 
 // untraced are clusters that have something to do which comes of no commit.

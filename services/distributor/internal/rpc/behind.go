@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -59,4 +60,11 @@ func (c *claims) void(cluster string, revision int64, ahead bool, now time.Time,
 		c.of[cluster] = is
 	}
 	return confirmed().After(is.since.Add(believed))
+}
+
+// Forget drops what is known of clusters that left the catalog.
+func (d *Delivery) Forget(exists func(cluster string) bool) {
+	d.claims.mu.Lock()
+	defer d.claims.mu.Unlock()
+	maps.DeleteFunc(d.claims.of, func(cluster string, _ claim) bool { return !exists(cluster) })
 }

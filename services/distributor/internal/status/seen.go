@@ -273,4 +273,5 @@ func (s *Seen) Forget(exists func(cluster string) bool) {
 			delete(s.lost, cluster)
 		}
 	}
+	maps.DeleteFunc(s.wanted, func(cluster string, _ bool) bool { return !exists(cluster) })
 }

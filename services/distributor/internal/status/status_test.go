@@ -32,6 +32,7 @@ type console struct {
 	reports []*consolev1.RecordReportsRequest
 	hub     []*consolev1.RecordHubRequest
 	seen    []*consolev1.RecordSeenRequest
+	wanted  []string // the clusters whose views RecordSeen asks for
 	calls   int
 }
 
@@ -79,7 +80,7 @@ func (c *console) RecordHub(ctx context.Context, r *consolev1.RecordHubRequest) 
 }
 
 func (c *console) RecordSeen(ctx context.Context, r *consolev1.RecordSeenRequest) (*consolev1.RecordSeenResponse, error) {
-	return &consolev1.RecordSeenResponse{}, c.call(ctx, func() { c.seen = append(c.seen, r) })
+	return &consolev1.RecordSeenResponse{ViewsWanted: c.wanted}, c.call(ctx, func() { c.seen = append(c.seen, r) })
 }
 
 func run(t *testing.T, f func(context.Context) error) (stop func()) {
@@ -429,6 +430,21 @@ func TestSignsOfLifeSurviveAnOutageAndTheLastCounts(t *testing.T) {
 			}
 		}
 		stop()
+	})
+}
+
+func TestTheViewOfAClusterThatLeftIsWantedNoMore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := status.NewSeen(&console{wanted: []string{"left", "stays"}}, quiet)
+		defer run(t, s.Run)()
+		s.Mark("left", time.Now()) // its agent has never synced here
+		s.Mark("stays", time.Now())
+		synctest.Wait()
+		s.Forget(func(cluster string) bool { return cluster == "stays" })
+		if s.IsViewWanted("left") || !s.IsViewWanted("stays") {
+			t.Errorf("wanted of the one that left: %v, of the other: %v", s.IsViewWanted("left"), s.IsViewWanted("stays"))
+		}
 	})
 }
 
