@@ -61,6 +61,14 @@ func TestAnObjectOfAnotherGroupIsNotPruned(t *testing.T) {
 		w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, files), healthy)
 	}
 	push("apiVersion: v1\nkind: Event\nmessage: m\nreportingComponent: fairlead.dev/test\ninvolvedObject: " + about)
+	first := w.found("v1", "Event", "e")
+	if err := w.cluster.Delete(t.Context(), object.RefOf(first), first.GetUID()); err != nil {
+		t.Fatal(err)
+	}
+	await.True(t, "the event is repaired", func() bool { // of which the inventory knows a minute later
+		found, err := w.get("v1", "Event", w.namespace, "e")
+		return err == nil && found.GetUID() != first.GetUID()
+	})
 	before := w.found("v1", "Event", "e")
 	push("apiVersion: events.k8s.io/v1\nkind: Event\nnote: m\nreportingController: fairlead.dev/test\nregarding: " + about)
 	if after := w.found("v1", "Event", "e"); after.GetUID() != before.GetUID() {

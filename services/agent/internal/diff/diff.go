@@ -217,7 +217,8 @@ func (d *differ) goes(ctx context.Context, service string, entry inventory.Entry
 	case err != nil:
 		return true, nil //nolint:nilerr // it is on the list of what goes
 	}
-	return meta.GetLabels()[object.ServiceLabel] == service && !object.StaysPruned(meta), nil
+	// The record may have the UID of before a repair.
+	return meta.GetLabels()[object.ServiceLabel] == service && !object.StaysPruned(meta) && !d.there[meta.UID], nil
 }
 
 // noteKind notes the kind that a CRD of the set brings.

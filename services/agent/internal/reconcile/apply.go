@@ -304,11 +304,7 @@ func (w *worker) finishApply(ctx context.Context, service desired.Service, objec
 	if err != nil {
 		return retriedProblem(err).withState("all objects are applied")
 	}
-	entries, made := make([]inventory.Entry, 0, len(done)), make(map[types.UID]bool, len(done))
-	for _, entry := range done {
-		entries = append(entries, entry)
-		made[entry.UID] = entry.UID != ""
-	}
+	entries := slices.Collect(maps.Values(done))
 	items, err := objects.Items()
 	if err != nil {
 		return retriedProblem(err).withState("all objects are applied")
@@ -324,7 +320,6 @@ func (w *worker) finishApply(ctx context.Context, service desired.Service, objec
 		_, applied := done[entry.Key]
 		switch {
 		case applied:
-		case made[entry.UID]: // the same object, by the name of another group, as an Ingress or Event may have
 		case released[entry.Key]:
 			releasing = append(releasing, entry)
 		case entry.Hook && progress.Dropped(entry.Key):
@@ -347,7 +342,7 @@ func (w *worker) finishApply(ctx context.Context, service desired.Service, objec
 		if stale, err = w.site.noteLeaving(ctx, service, record, stale); err != nil {
 			return retriedProblem(err).withState("all objects are applied")
 		}
-		out := w.site.pruneStale(ctx, service, stale)
+		out := w.site.pruneStale(ctx, service, stale, entries)
 		w.site.controller.metrics.pruned.Add(float64(len(stale) - len(out.Left)))
 		w.site.log.Info("removed objects that are no longer in the manifests", "objects", len(stale)-len(out.Left), "left", len(out.Left), "kept", out.Kept)
 		for _, one := range out.Left {
@@ -441,12 +436,24 @@ func (s *site) noteLeaving(ctx context.Context, service desired.Service, record 
 	return stale, s.controller.Inventory.Save(ctx, record)
 }
 
-// pruneStale removes objects that left the manifests, unless that is not wanted, or was not when they left.
-func (s *site) pruneStale(ctx context.Context, service desired.Service, stale []inventory.Entry) prune.Outcome {
+// pruneStale removes objects that left the manifests, unless that is not wanted, or was not when they left. An object
+// that stays is not removed by the name of another group.
+func (s *site) pruneStale(
+	ctx context.Context, service desired.Service, stale, staying []inventory.Entry,
+) prune.Outcome {
 	var going []inventory.Entry
 	var stays []prune.Left
+	refs := make([]object.Ref, len(staying))
+	for i, entry := range staying {
+		refs[i] = entry.Ref
+	}
+	renamed, err := s.renamedGroups(ctx, stale, refs)
 	for _, entry := range stale {
+		_, isRenamed := renamed[entry.Key]
 		switch {
+		case err != nil:
+			stays = append(stays, prune.Left{Entry: entry, Why: maySame})
+		case isRenamed: // off the list, as if it were gone
 		case service.Sync.GetPrune().GetDisabled():
 			stays = append(stays, prune.Left{Entry: entry, Why: "stays, because removing is switched off (prune.disabled)"})
 		case !entry.Going():
@@ -461,6 +468,9 @@ func (s *site) pruneStale(ctx context.Context, service desired.Service, stale []
 	out.Left = append(out.Left, stays...)
 	return out
 }
+
+// maySame is why an object waits while the API server does not say what it is.
+const maySame = "may be an object that stays, by the name of another API group: the API server does not say"
 
 // goesLast is why an object that left waits.
 const goesLast = "goes when all others are healthy (PruneLast)"
@@ -548,37 +558,69 @@ func guardRemoval(service desired.Service, record inventory.Record, items []set.
 		service.Commit, plural.Part(len(going), len(before), "object"), going[0].Key, whyGuarded(service.Sync.GetPrune(), wanted), service.Name, id)}
 }
 
-// renameGroups is the record with the items' names of objects that it has by the names of other groups, as an Ingress
-// or an Event may have: they do not go.
+// renameGroups is the record with the items' names of objects that it has by the names of other groups: they do not go.
 func (s *site) renameGroups(ctx context.Context, record inventory.Record, items []set.Item) (inventory.Record, error) {
+	refs := make([]object.Ref, len(items))
+	for i, item := range items {
+		refs[i] = item.Ref
+	}
+	renamed, err := s.renamedGroups(ctx, record.Entries, refs)
+	record.Entries = slices.Clone(record.Entries)
+	for i, entry := range record.Entries {
+		if ref, ok := renamed[entry.Key]; ok {
+			record.Entries[i].Ref = ref
+		}
+	}
+	return record, err
+}
+
+// renamedGroups finds those entries that are one of the objects by the name of another group, as an Ingress or an Event
+// may have. The cluster says so: an entry has the UID of before the repairs that are not noted yet.
+func (s *site) renamedGroups(
+	ctx context.Context, entries []inventory.Entry, objects []object.Ref,
+) (map[object.Key]object.Ref, error) {
 	withoutGroup := func(key object.Key) object.Key {
 		key.Group = ""
 		return key
 	}
-	wanted, named := make(map[object.Key]bool, len(items)), make(map[object.Key][]set.Item, len(items))
-	for _, item := range items {
-		wanted[item.Key] = true
-		named[withoutGroup(item.Key)] = append(named[withoutGroup(item.Key)], item)
+	has, named := make(map[object.Key]bool, len(objects)), make(map[object.Key][]object.Ref, len(objects))
+	for _, ref := range objects {
+		has[ref.Key] = true
+		named[withoutGroup(ref.Key)] = append(named[withoutGroup(ref.Key)], ref)
 	}
-	record.Entries = slices.Clone(record.Entries)
-	for i, entry := range record.Entries {
-		if wanted[entry.Key] || entry.UID == "" {
+	renamed := map[object.Key]object.Ref{}
+	for _, entry := range entries {
+		if has[entry.Key] {
 			continue
 		}
-		for _, item := range named[withoutGroup(entry.Key)] {
-			meta, err := s.controller.Metadata(ctx, item.Ref)
-			if _, unknown := errors.AsType[*cluster.UnknownKindError](err); unknown || apierrors.IsNotFound(err) {
-				continue
-			}
+		for _, ref := range named[withoutGroup(entry.Key)] {
+			uid, err := s.uidOf(ctx, ref)
 			if err != nil {
-				return record, err
+				return nil, err
 			}
-			if meta.UID == entry.UID {
-				record.Entries[i].Ref = item.Ref
+			if uid != "" && uid != entry.UID {
+				if entry.UID, err = s.uidOf(ctx, entry.Ref); err != nil {
+					return nil, err
+				}
+			}
+			if uid != "" && uid == entry.UID {
+				renamed[entry.Key] = ref
 			}
 		}
 	}
-	return record, nil
+	return renamed, nil
+}
+
+// uidOf is the UID that an object has in the cluster; "": it is not there.
+func (s *site) uidOf(ctx context.Context, ref object.Ref) (types.UID, error) {
+	meta, err := s.controller.Metadata(ctx, ref)
+	if _, unknown := errors.AsType[*cluster.UnknownKindError](err); unknown || apierrors.IsNotFound(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return meta.UID, nil
 }
 
 // whyGuarded is why a removal waits for a person.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"fairlead.dev/services/agent/internal/cluster"
 	"fairlead.dev/services/agent/internal/desired"
 	"fairlead.dev/services/agent/internal/inventory"
 	"fairlead.dev/services/agent/internal/object"
@@ -21,7 +22,7 @@ func TestTheGuardKnowsObjectsByTheirNewGroup(t *testing.T) {
 	t.Parallel()
 	var items []set.Item
 	var record inventory.Record
-	live := map[string]types.UID{}
+	live, served := map[string]types.UID{}, map[string]bool{"networking.k8s.io": true, "extensions": true}
 	for _, name := range []string{"a", "b", "c"} {
 		key := object.Key{Group: "networking.k8s.io", Kind: "Ingress", Namespace: "shop", Name: name}
 		items = append(items, set.Item{Ref: object.Ref{Key: key, Version: "v1"}})
@@ -33,6 +34,9 @@ func TestTheGuardKnowsObjectsByTheirNewGroup(t *testing.T) {
 	}
 	s := &site{name: "web", controller: &Controller{}}
 	s.controller.Metadata = func(_ context.Context, ref object.Ref) (*metav1.PartialObjectMetadata, error) {
+		if !served[ref.Group] {
+			return nil, &cluster.UnknownKindError{GVK: ref.GVK()}
+		}
 		switch uid := live[ref.Name]; uid {
 		case "":
 			return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "ingresses"}, ref.Name)
@@ -53,6 +57,11 @@ func TestTheGuardKnowsObjectsByTheirNewGroup(t *testing.T) {
 	if guardRemoval(desired.Service{Name: "web"}, record, items) == nil || guards() {
 		t.Error("objects that stay are taken for some that go")
 	}
+	live["a"], live["b"], live["c"] = "repaired", "repaired, too", "likewise" // the record does not know it yet
+	if guards() {
+		t.Error("objects that were repaired are taken for some that go")
+	}
+	served = map[string]bool{"networking.k8s.io": true}
 	live["a"], live["b"], live["c"] = "", "other", "another"
 	if !guards() {
 		t.Error("objects that go are taken for some that stay")

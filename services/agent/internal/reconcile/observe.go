@@ -171,7 +171,7 @@ func (w *worker) retryRemovals(ctx context.Context, record inventory.Record) inv
 	}
 	defer release()
 	service, _ := w.site.controller.Desired.Get(w.site.name)
-	out := w.site.pruneStale(ctx, service, leaving)
+	out := w.site.pruneStale(ctx, service, leaving, staying)
 	w.looks.noteLeft(out.Left)
 	if len(w.looks.leaving) == len(leaving) || ctx.Err() != nil {
 		return record
