@@ -24,7 +24,11 @@ import { AccessRequestState, LendingService } from '../gen/fairlead/console/v1/l
 import { LiveService } from '../gen/fairlead/console/v1/live_service_pb'
 import { RecordingService } from '../gen/fairlead/console/v1/recording_service_pb'
 import { ServiceSchema } from '../gen/fairlead/console/v1/resources_pb'
-import { DeploymentOutcome, RevisionService } from '../gen/fairlead/console/v1/revision_service_pb'
+import {
+  DeploymentCause,
+  DeploymentOutcome,
+  RevisionService,
+} from '../gen/fairlead/console/v1/revision_service_pb'
 import { ServiceService } from '../gen/fairlead/console/v1/service_service_pb'
 import { SourceService } from '../gen/fairlead/console/v1/source_service_pb'
 import { SyncService } from '../gen/fairlead/console/v1/sync_service_pb'
@@ -331,6 +335,16 @@ test('what a global service does on each cluster is counted, and can be saved', 
   expect(words(drawn)).toMatch(/web-edge-1 edge-1 created the name is taken web-edge-2 edge-2 deleted/)
   expect(drawn).not.toContain('href="/service/web-edge-1"') // it is not there yet
   expect(drawn).toContain('CSV</button>')
+})
+
+test('the Fleet says what needs a person before it says figures', async () => {
+  const { Fleet } = await import('../pages/fleet/Fleet')
+  const page = drawing()
+  page.answer(LiveService.method.countResources, { kind: Kind.SERVICE, groupBy: ['cluster', 'state'] }, {})
+  page.answer(LiveService.method.countResources, { kind: Kind.CLUSTER, groupBy: ['name', 'connected'] }, {})
+  const said = words(page.draw(<Fleet />))
+  const order = ['Needs a person', 'In the clusters', 'The last 24 hours'].map((t) => said.indexOf(t))
+  expect(order).toEqual(order.filter((at) => at >= 0).sort((a, b) => a - b))
 })
 
 describe('tables of what a cluster tells can be saved', () => {

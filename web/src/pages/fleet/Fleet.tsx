@@ -83,8 +83,6 @@ export function Fleet() {
           </span>
         )}
       </div>
-      <Inside group={group} />
-      <Curves />
       <div className={fresh.stale || fresh.failure ? 'columns stale' : 'columns'}>
         <Alerts />
         <NeedsAPerson />
@@ -92,6 +90,8 @@ export function Fleet() {
         <Changed />
         <Trouble />
       </div>
+      <Inside group={group} />
+      <Curves />
     </>
   )
 }
