@@ -89,7 +89,12 @@ export const figureColumns: FigureColumn[] = [
     show: (f) => of(f, 'workloads.not_well', 'workloads.total'),
     bad: any('workloads.not_well'),
   },
-  { title: 'No image', order: 'pulls.pods', show: (f) => counted(f, 'pulls.pods'), bad: any('pulls.pods') },
+  {
+    title: 'Pods without image',
+    order: 'pulls.pods',
+    show: (f) => counted(f, 'pulls.pods'),
+    bad: any('pulls.pods'),
+  },
   { title: 'Restarts an hour', order: 'restarts.hour', show: hourly('restarts'), bad: () => false },
   { title: 'Warnings an hour', order: 'warnings.hour', show: hourly('warnings'), bad: () => false },
   {
