@@ -6,6 +6,7 @@ import { QueryClient, QueryClientProvider } from '@tanstack/react-query'
 import { renderToStaticMarkup } from 'react-dom/server'
 import { MemoryRouter } from 'react-router'
 import { afterAll, describe, expect, test, vi } from 'vitest'
+import { AccessService } from '../gen/fairlead/console/v1/access_service_pb'
 import { AdminService, GetHubResponseSchema } from '../gen/fairlead/console/v1/admin_service_pb'
 import { Kind } from '../gen/fairlead/console/v1/catalog_service_pb'
 import { ClusterService } from '../gen/fairlead/console/v1/cluster_service_pb'
@@ -335,6 +336,14 @@ test('what a global service does on each cluster is counted, and can be saved', 
   expect(words(drawn)).toMatch(/web-edge-1 edge-1 created the name is taken web-edge-2 edge-2 deleted/)
   expect(drawn).not.toContain('href="/service/web-edge-1"') // it is not there yet
   expect(drawn).toContain('CSV</button>')
+  const seen = (administrator: boolean) => {
+    const page = drawing()
+    page.answer(AccessService.method.getCaller, {}, { administrator })
+    return words(page.draw(<Planned of={of} name="web" />))
+  }
+  const others = 'Only clusters and services that you may see are counted. There may be others.'
+  expect(seen(true)).not.toContain(others)
+  expect(seen(false)).toContain(others)
 })
 
 test('the Fleet says what needs a person before it says figures', async () => {

@@ -1,4 +1,6 @@
+import { useQuery } from '@connectrpc/connect-query'
 import { Link } from 'react-router'
+import { AccessService } from '../gen/fairlead/console/v1/access_service_pb'
 import {
   PlannedAction,
   type PlannedService,
@@ -26,6 +28,8 @@ export function Planned({ of, name }: { of: PreviewGlobalServiceResponse; name: 
   const same = (s: PlannedService) => s.action === PlannedAction.KEEP && !s.problem
   const news = of.services.filter((s) => !same(s))
   const kept = of.services.filter(same)
+  const caller = useQuery(AccessService.method.getCaller, {}, { refetchInterval: 60_000 })
+  const seesAll = caller.isPending || caller.data?.administrator
   return (
     <>
       <div className="head">
@@ -33,6 +37,11 @@ export function Planned({ of, name }: { of: PreviewGlobalServiceResponse; name: 
           Fits {amount(created + updated + unchanged, 'cluster')}: {created} created, {updated} changed,{' '}
           {deleted} deleted, {detached} detached, {unchanged} the same
           {of.heldBack && '; the guard holds the deletions back until a person confirms them'}
+          {!seesAll && (
+            <span className="quiet">
+              . Only clusters and services that you may see are counted. There may be others.
+            </span>
+          )}
         </p>
         <span className="end">
           <Export
