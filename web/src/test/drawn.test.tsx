@@ -346,6 +346,32 @@ test('what a global service does on each cluster is counted, and can be saved', 
   expect(seen(false)).toContain(others)
 })
 
+test('a history counts no steps of a commit that was there before', async () => {
+  const { History } = await import('../pages/service/History')
+  const page = drawing()
+  const at = (seconds: number) => timestampFromMs(seconds * 1000)
+  const of = { commit: { commitTime: at(0) }, deliverTime: at(90_000), applyTime: at(90_002) }
+  page.answer(
+    RevisionService.method.listDeployments,
+    { service: 'web', pageSize: 30, pageToken: '' },
+    {
+      deployments: [
+        { ...of, number: 2n, cause: DeploymentCause.ROLLBACK, fetchTime: at(5) },
+        { ...of, number: 1n, cause: DeploymentCause.COMMIT, fetchTime: at(89_999) },
+      ],
+    },
+  )
+  const web = create(ServiceSchema, { metadata: { name: 'web' } })
+  const [rollback, commit] = page
+    .draw(<History of={web} changed={() => {}} />)
+    .split('<tr>')
+    .slice(2)
+    .map(words)
+  expect(commit).toContain('25h 1.0s 2.0s')
+  expect(rollback).not.toMatch(/25h|5.0s/)
+  expect(rollback).toContain('2.0s')
+})
+
 test('the Fleet says what needs a person before it says figures', async () => {
   const { Fleet } = await import('../pages/fleet/Fleet')
   const page = drawing()

@@ -201,10 +201,11 @@ function Preview({ of, to }: { of: Service; to: Deployment }) {
   )
 }
 
-// How long each step took after the one before it.
+// How long each step took after the one before it. Only a commit has steps before its delivery: what others deliver was there before.
 function steps(d: Deployment): [string, string][] {
+  const isCommit = d.cause === DeploymentCause.COMMIT
   const order: [string, Timestamp | undefined][] = [
-    ['fetched', d.fetchTime],
+    ['fetched', isCommit ? d.fetchTime : undefined],
     ['delivered', d.deliverTime],
     ['applied', d.applyTime],
     ['healthy', d.healthyTime],
@@ -212,7 +213,7 @@ function steps(d: Deployment): [string, string][] {
   let before = d.commit?.commitTime
   return order.map(([name, at]) => {
     const text = at && before ? took(timestampMs(at) - timestampMs(before)) : ''
-    before = at ?? before
+    before = at
     return [name, text]
   })
 }
