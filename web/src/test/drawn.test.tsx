@@ -346,6 +346,40 @@ test('what a global service does on each cluster is counted, and can be saved', 
   expect(seen(false)).toContain(others)
 })
 
+test('a history says of which source and folder a deployment is where that is new', async () => {
+  const { History } = await import('../pages/service/History')
+  const page = drawing()
+  const of = (number: number, source: string, path: string) => ({ number: BigInt(number), source, path })
+  page.answer(
+    RevisionService.method.listDeployments,
+    { service: 'web', pageSize: 30, pageToken: '' },
+    {
+      deployments: [
+        of(6, 'shop', 'web'),
+        of(5, 'shop', 'web'),
+        of(4, '', ''), // an earlier console noted none
+        of(3, 'shop', 'web'),
+        of(2, 'shop', ''),
+        of(1, 'old', ''),
+      ],
+    },
+  )
+  const web = create(ServiceSchema, { metadata: { name: 'web' } })
+  const rows = page
+    .draw(<History of={web} changed={() => {}} />)
+    .split('<tr>')
+    .slice(2)
+    .map(words)
+  expect(rows.map((r) => /of source (.*?) Roll back/.exec(r)?.[1]?.trim() ?? '')).toEqual([
+    '',
+    '',
+    '',
+    'shop, folder web',
+    'shop',
+    'old',
+  ])
+})
+
 test('a history counts no steps of a commit that was there before', async () => {
   const { History } = await import('../pages/service/History')
   const page = drawing()

@@ -98,7 +98,7 @@ export function History({ of, changed }: { of: Service; changed: () => void }) {
             </tr>
           </thead>
           <tbody>
-            {list.data.deployments.map((d) => {
+            {list.data.deployments.map((d, i, all) => {
               const [state, note] = outcomes[d.outcome] ?? ['unknown', '']
               return (
                 <tr key={String(d.number)}>
@@ -120,6 +120,7 @@ export function History({ of, changed }: { of: Service; changed: () => void }) {
                   <td>
                     <span className="mono">{shortCommit(d.commit?.commit)}</span>{' '}
                     {plain(d.commit?.subject ?? '', 120)}
+                    <div className="quiet">{newPlace(d, all.slice(i + 1))}</div>
                   </td>
                   {steps(d).map(([name, text]) => (
                     <td key={name}>{text}</td>
@@ -201,6 +202,13 @@ function Preview({ of, to }: { of: Service; to: Deployment }) {
   )
 }
 
+// Where the commit of a deployment is, unless that of the last one before it is there, too. Of some it is not known.
+function newPlace(d: Deployment, before: Deployment[]): string {
+  const last = before.find((b) => b.source)
+  if (!d.source || (last?.source === d.source && last.path === d.path)) return ''
+  return plain(`of source ${d.source}${d.path && `, folder ${d.path}`}`, 400)
+}
+
 // How long each step took after the one before it. Only a commit has steps before its delivery: what others deliver was there before.
 function steps(d: Deployment): [string, string][] {
   const isCommit = d.cause === DeploymentCause.COMMIT
@@ -231,6 +239,8 @@ const columns = [
   'outcome',
   'cause',
   'author',
+  'source',
+  'path',
   'commit',
   'subject',
   'fetched',
@@ -245,6 +255,8 @@ const rowOf = (d: Deployment) => ({
   outcome: outcomes[d.outcome]?.[0] ?? '',
   cause: causes[d.cause] ?? '',
   author: d.author,
+  source: d.source,
+  path: d.path,
   commit: d.commit?.commit ?? '',
   subject: d.commit?.subject ?? '',
   fetched: isoOf(d.fetchTime),
