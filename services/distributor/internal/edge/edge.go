@@ -150,9 +150,9 @@ func (e *Edge) known(ctx context.Context) (members []coordination.Member, up boo
 
 // Resolve asks for folders of one source. Every want gets an answer: with an error where none can say.
 func (e *Edge) Resolve(ctx context.Context, wants []plan.Want) []plan.Answer {
-	answers := make(map[plan.Want]plan.Answer, len(wants))
+	answers := make(map[plan.Want]said, len(wants))
 	for _, w := range wants {
-		answers[w] = unavailable(w, errNoGitcache.Error())
+		answers[w] = said{Answer: unavailable(w, errNoGitcache.Error())}
 	}
 	open := wants
 	for _, from := range e.origins(ctx, wants[0].Source, wants[0].SourceUID) {
@@ -163,13 +163,27 @@ func (e *Edge) Resolve(ctx context.Context, wants []plan.Want) []plan.Answer {
 	}
 	out := make([]plan.Answer, 0, len(wants))
 	for _, w := range wants {
-		out = append(out, answers[w])
+		out = append(out, answers[w].Answer)
 	}
 	return out
 }
 
+// said is an answer, and how much it helps a person.
+type said struct {
+	plan.Answer
+	helps int
+}
+
+// Of several failures the one that helps most is told; of those that help as much, the first: the owner's.
+const (
+	behind = 1 + iota // a gitcache that does not own the source may know less than others
+	silent            // a gitcache does not answer
+	caused            // a gitcache says what went wrong
+	final             // no other gitcache is asked
+)
+
 // ask asks one gitcache and returns what another one may know better.
-func (e *Edge) ask(ctx context.Context, from origin, wants []plan.Want, answers map[plan.Want]plan.Answer) (open []plan.Want) {
+func (e *Edge) ask(ctx context.Context, from origin, wants []plan.Want, answers map[plan.Want]said) (open []plan.Want) {
 	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
 	req := &artifactv1.ResolveRequest{}
@@ -183,18 +197,29 @@ func (e *Edge) ask(ctx context.Context, from origin, wants []plan.Want, answers 
 		err = fmt.Errorf("got %d results for %d queries", len(resp.GetResults()), len(wants))
 	}
 	for i, w := range wants {
-		a := unavailable(w, "")
-		if err != nil {
-			a = unavailable(w, fmt.Sprintf("%s does not answer: %v", from.host(), err))
-		} else {
-			a = e.answer(w, resp.GetResults()[i])
+		a := said{unavailable(w, fmt.Sprintf("%s does not answer: %v", from.host(), err)), silent}
+		if err == nil {
+			a = e.judge(w, resp.GetResults()[i])
 		}
-		answers[w] = a
-		if a.Failure != nil && a.Failure.Kind == plan.Unavailable {
+		if a.helps > answers[w].helps {
+			answers[w] = a
+		}
+		if a.helps != final {
 			open = append(open, w)
 		}
 	}
 	return open
+}
+
+func (e *Edge) judge(w plan.Want, r *artifactv1.Result) said {
+	a := e.answer(w, r)
+	switch {
+	case a.Failure == nil || a.Failure.Kind != plan.Unavailable:
+		return said{a, final}
+	case r.GetError().GetReason() == artifactv1.ResolveError_REASON_INTERNAL && e.doubt(w, r) == "":
+		return said{a, caused}
+	}
+	return said{a, behind}
 }
 
 func (o origin) host() string {
@@ -208,24 +233,32 @@ func unavailable(w plan.Want, text string) plan.Answer {
 	return plan.Answer{Want: w, Failure: &plan.Failure{Kind: plan.Unavailable, Text: text}}
 }
 
-// answer reads a result. answer holds the result against what is published: a gitcache whose catalog has another source
-// of that name, or an owner before the one that published last, answers nothing, good or bad. A digest is only taken if
-// it is one.
-func (e *Edge) answer(w plan.Want, r *artifactv1.Result) plan.Answer {
+// doubt says why a result is not about what is published: a gitcache whose catalog has another source of that name, or
+// an owner before the one that published last, answers nothing, good or bad.
+func (e *Edge) doubt(w plan.Want, r *artifactv1.Result) string {
 	_, published := e.cfg.Published(w.Source)
+	unknown := r.GetError().GetReason() == artifactv1.ResolveError_REASON_UNKNOWN_SOURCE
 	switch {
-	case r.GetError().GetReason() == artifactv1.ResolveError_REASON_UNKNOWN_SOURCE, r.GetSourceUid() == "" && e.cfg.Unsigned:
+	case unknown, r.GetSourceUid() == "" && e.cfg.Unsigned:
 	case r.GetSourceUid() != w.SourceUID:
-		return unavailable(w, fmt.Sprintf("the answer is about source %.40q with this name, want %.40q", r.GetSourceUid(), w.SourceUID))
+		return fmt.Sprintf("the answer is about source %.40q with this name, want %.40q", r.GetSourceUid(), w.SourceUID)
 	case r.GetEpoch() < published:
-		return unavailable(w, fmt.Sprintf("the answer is of epoch %d of the source, and epoch %d is published", r.GetEpoch(), published))
+		return fmt.Sprintf("the answer is of epoch %d of the source, and epoch %d is published", r.GetEpoch(), published)
 	}
-	if r.GetSubmodules() != w.Submodules && r.GetError().GetReason() != artifactv1.ResolveError_REASON_UNKNOWN_SOURCE {
+	if r.GetSubmodules() != w.Submodules && !unknown {
 		// An answer for good to another question: what it says would stay until the next commit.
-		return unavailable(w, "its catalog says otherwise of the source's submodules, or is behind")
+		return "its catalog says otherwise of the source's submodules, or is behind"
 	}
-	if r.GetDependencies() != w.Dependencies && r.GetError().GetReason() != artifactv1.ResolveError_REASON_UNKNOWN_SOURCE {
-		return unavailable(w, "its catalog says otherwise of the hosts that the source's charts may depend on, or is behind")
+	if r.GetDependencies() != w.Dependencies && !unknown {
+		return "its catalog says otherwise of the hosts that the source's charts may depend on, or is behind"
+	}
+	return ""
+}
+
+// answer reads a result. A digest is only taken if it is one.
+func (e *Edge) answer(w plan.Want, r *artifactv1.Result) plan.Answer {
+	if doubt := e.doubt(w, r); doubt != "" {
+		return unavailable(w, doubt)
 	}
 	if e := r.GetError(); e != nil {
 		return plan.Answer{Want: w, Failure: &plan.Failure{Kind: kind(e.GetReason()), Text: e.GetMessage()}}
