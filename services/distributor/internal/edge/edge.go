@@ -21,7 +21,6 @@ import (
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/coordination"
-	"fairlead.dev/platform/deliveryclient"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/services/distributor/internal/plan"
 )
@@ -320,7 +319,7 @@ func (e *Edge) fetch(ctx context.Context, origins []origin, d artifact.Digest) (
 	}()
 	last := errNoGitcache
 	for i, from := range origins {
-		begin := deliveryclient.Begin
+		begin := artifact.Begin
 		if i == len(origins)-1 { // the last one may take its time
 			begin = fetchPatiently
 		}

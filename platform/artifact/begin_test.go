@@ -1,4 +1,4 @@
-package deliveryclient
+package artifact
 
 import (
 	"io"
@@ -7,8 +7,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"fairlead.dev/platform/artifact"
 )
 
 type roundTrip func(*http.Request) (*http.Response, error)
@@ -26,7 +24,7 @@ func TestAnAnswerInTheLastMomentIsBytesOrAnError(t *testing.T) {
 	})}
 	for range 500 {
 		synctest.Test(t, func(t *testing.T) {
-			content, err := Begin(t.Context(), slow, "http://hub", artifact.Digest("sha256:"+strings.Repeat("0", 64)))
+			content, err := Begin(t.Context(), slow, "http://hub", Digest("sha256:"+strings.Repeat("0", 64)))
 			if (content == nil) == (err == nil) {
 				t.Fatalf("content %v, error %v", content, err)
 			}
