@@ -93,7 +93,7 @@ func (v view) changes(ctx context.Context, from git.Hash, most int) (out Commits
 // is as good.
 func (v view) folder(root git.Hash) (git.Hash, error) {
 	id, err := tree.Find(v.o, root, v.place.Path, false)
-	if errors.Is(err, mirror.ErrMissing) || errors.Is(err, mirror.ErrCorrupt) {
+	if mirror.IsUnreadable(err) {
 		return git.Hash{}, err
 	}
 	if err != nil {
@@ -202,7 +202,7 @@ func (v view) entries(folder string) ([]tree.Entry, error) {
 }
 
 func (v view) fail(reason refusal.Reason, format string, args ...any) error {
-	return refusal.New(reason, "source %q at %s "+format, append([]any{v.place.Source, v.commit.ID.String()[:8]}, args...)...)
+	return refusal.New(reason, "source %q at %s "+format, append([]any{v.place.Source, v.commit.ID.Short()}, args...)...)
 }
 
 // A page token holds the commit and the entry to go on from, and what it is a page of.

@@ -56,3 +56,6 @@ func (h Hash) String() string {
 	hex.Encode(text[:], h[:])
 	return string(text[:])
 }
+
+// Short is the beginning of h, as messages show it.
+func (h Hash) Short() string { return h.String()[:8] }

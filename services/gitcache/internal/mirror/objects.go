@@ -46,6 +46,32 @@ func (o *Objects) Has(id git.Hash) bool {
 	return o.findPack(id, func(*pack.File, int64) error { return nil }) == nil
 }
 
+// Has tells whether an object is here right now.
+func (m *Mirror) Has(id git.Hash) bool {
+	o := m.Objects()
+	defer o.Close()
+	return o.Has(id)
+}
+
+// Peel is Objects.Peel for a single object.
+func (m *Mirror) Peel(id git.Hash) (git.Hash, error) {
+	o := m.Objects()
+	defer o.Close()
+	return o.Peel(id)
+}
+
+// CombinationOf is the ref of the several sources that a commit was made of; empty: the commit is of one source, or is
+// not here.
+func (m *Mirror) CombinationOf(commit git.Hash) string {
+	o := m.Objects()
+	defer o.Close()
+	c, err := o.Commit(commit)
+	if err != nil {
+		return ""
+	}
+	return c.Combination
+}
+
 // Size returns the size of an object.
 func (o *Objects) Size(id git.Hash) (size int64, err error) {
 	err = o.findPack(id, func(f *pack.File, at int64) error {
@@ -164,9 +190,11 @@ func readError(id git.Hash, err error) error {
 	}
 }
 
+// IsUnreadable tells errors of reads that are the mirror's fault from those that are the content's.
+func IsUnreadable(err error) bool { return errors.Is(err, ErrMissing) || errors.Is(err, ErrCorrupt) }
+
 // isDamage tells errors that are the mirror's fault from those of a process or machine that is short of
 // something.
 func isDamage(err error) bool {
-	sorted := readError(git.Hash{}, err)
-	return errors.Is(sorted, ErrCorrupt) || errors.Is(sorted, ErrMissing)
+	return IsUnreadable(readError(git.Hash{}, err))
 }

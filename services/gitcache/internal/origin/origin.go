@@ -226,7 +226,7 @@ func elsewhere(a Answer) Answer {
 }
 
 func (o *Origin) explain(q Query, s Source, commit git.Hash, err error) Answer {
-	at := fmt.Sprintf("source %q at %s", q.Source, commit.String()[:8])
+	at := fmt.Sprintf("source %q at %s", q.Source, commit.Short())
 	switch {
 	case errors.Is(err, build.ErrNotFetched):
 		return o.notFetched(revisionOf(q), s)

@@ -62,7 +62,7 @@ func (t *tenure) planArtifacts(s Source, artifacts *registry.Artifacts) *plan {
 func (t *tenure) findArtifact(s Source, o *mirror.Objects, artifacts *registry.Artifacts, ref string) (f *found, why string, isMissing bool) {
 	if id, ok := git.ParseHash(ref); ok {
 		if !o.Has(id) {
-			return nil, fmt.Sprintf("the artifact that %s is pinned to (%s) is not here, and a registry can't be asked for it by that id. Name its digest in the service (ref: sha256:...), or remove the pin", s.nameUsers(ref), shortHash(id)), true
+			return nil, fmt.Sprintf("the artifact that %s is pinned to (%s) is not here, and a registry can't be asked for it by that id. Name its digest in the service (ref: sha256:...), or remove the pin", s.nameUsers(ref), id.Short()), true
 		}
 		return &found{object: id, commit: id, resolved: t.heads[ref].Resolved}, "", false
 	}
@@ -106,7 +106,7 @@ func artifactName(ref string) string {
 func (t *tenure) describeKept(ref string) string {
 	switch old, known := t.heads[ref]; {
 	case known && old.Resolved == "": // of a bucket
-		return fmt.Sprintf("What was published (%s) stays", shortHash(old.Commit))
+		return fmt.Sprintf("What was published (%s) stays", old.Commit.Short())
 	case known:
 		return fmt.Sprintf("%s stays published", catalog.ShowRef(old.Resolved))
 	}
@@ -125,7 +125,7 @@ func (t *tenure) lostArtifactTag(s Source, ref, tag string, choice semver.Choice
 
 // lookForArtifact fetches an artifact that no service follows.
 func (t *tenure) lookForArtifact(ctx context.Context, s Source, ref string) (commit git.Hash, err error) {
-	if id, ok := git.ParseHash(ref); ok && t.hasObject(id) { // then there is nothing to ask for
+	if id, ok := git.ParseHash(ref); ok && t.mirror.Has(id) { // then there is nothing to ask for
 		return id, nil
 	}
 	r, err := t.remoteOf(ctx, s)

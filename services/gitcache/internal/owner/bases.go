@@ -84,7 +84,7 @@ func (t *tenure) bringBases(ctx context.Context, r upstream.Remote, s Source, p 
 			if err != nil {
 				b.isUnknown = true
 				p.noteLost(ref, fmt.Sprintf("folder %q at commit %s: the bases of its kustomization can't be read: %s",
-					folder.Path, shortHash(id), submodule.Words(err)))
+					folder.Path, id.Short(), submodule.Words(err)))
 				continue
 			}
 			for _, w := range wanted {
@@ -109,7 +109,7 @@ func newBases(t *tenure, r upstream.Remote, s Source) *bases {
 	b.g = &gatherer{t: t, source: r, allowed: s.SubmoduleRepositories, what: "base", listings: map[string]*gitwire.Listing{}, known: map[string][]git.Hash{}}
 	for ref, h := range t.heads {
 		text, isBase := strings.CutPrefix(ref, remotebase.RefPrefix)
-		if i := strings.LastIndexByte(text, '@'); isBase && i > 0 && t.hasObject(h.Commit) { // a revision with an @ costs a longer answer
+		if i := strings.LastIndexByte(text, '@'); isBase && i > 0 && t.mirror.Has(h.Commit) { // a revision with an @ costs a longer answer
 			if u, err := upstream.ParseURL(text[:i]); err == nil {
 				b.g.known[u.String()] = append(b.g.known[u.String()], h.Commit)
 			}
@@ -221,8 +221,8 @@ func (b *bases) noteProblem(p *plan, ref string, commit git.Hash, w tree.WantedB
 		text = fmt.Sprintf("base %s: %s", w.Base, err)
 	}
 	h, known := b.headOf(w.Ref())
-	isHere := w.Problem == "" && known && b.t.hasObject(h.Commit)
-	text = fmt.Sprintf("%s at commit %s: %s", w.Where(), shortHash(commit), text)
+	isHere := w.Problem == "" && known && b.t.mirror.Has(h.Commit)
+	text = fmt.Sprintf("%s at commit %s: %s", w.Where(), commit.Short(), text)
 	p.troubles = append(p.troubles, trouble{ref: ref, text: text, cause: err, isHere: isHere})
 }
 
@@ -236,7 +236,7 @@ func (b *bases) bringRepository(base remotebase.Base) (isNew bool) {
 	err := b.admitBase(base)
 	if known { // what was fetched is delivered, also if it would not be fetched today
 		b.needed[ref] = true
-		if b.t.hasObject(h.Commit) {
+		if b.t.mirror.Has(h.Commit) {
 			if h.Object.IsZero() { // the console told of the head, and a copy brought its commit: the mirror keeps both from now on
 				h.Object = h.Commit
 				b.found[ref] = h
@@ -309,7 +309,7 @@ func (b *bases) fetchRepository(ctx context.Context, base remotebase.Base) (err 
 	}
 	if err := b.g.bringModule(ctx, submodule.Module{URL: u, Commit: h.Object}); err != nil {
 		if known {
-			return fmt.Errorf("commit %s, which the revision stood for first, can't be fetched again: %w. Write another revision", shortHash(old.Commit), err)
+			return fmt.Errorf("commit %s, which the revision stood for first, can't be fetched again: %w. Write another revision", old.Commit.Short(), err)
 		}
 		return err
 	}

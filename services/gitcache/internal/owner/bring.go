@@ -114,7 +114,7 @@ func (g *gatherer) fetchWants(ctx context.Context, m submodule.Module, l *gitwir
 			return g.explainError(m.URL, err)
 		}
 	}
-	if !g.t.hasObject(m.Commit) {
+	if !g.t.mirror.Has(m.Commit) {
 		return errors.New("no branch of that repository has the commit. Push it there")
 	}
 	at := m.URL.String()
@@ -129,7 +129,7 @@ const maxTips = 256
 func (g *gatherer) missingTips(l *gitwire.Listing) (tips []git.Hash) {
 	for _, ref := range append([]string{RefHead}, slices.Sorted(maps.Keys(l.Refs))...) {
 		id, ok := l.Refs[ref]
-		if ok && (ref == RefHead || strings.HasPrefix(ref, branchPrefix)) && len(tips) < maxTips && !g.t.hasObject(id) {
+		if ok && (ref == RefHead || strings.HasPrefix(ref, branchPrefix)) && len(tips) < maxTips && !g.t.mirror.Has(id) {
 			tips = append(tips, id)
 		}
 	}
@@ -213,7 +213,7 @@ func (g *gatherer) targetOf(u *url.URL) upstream.Target {
 		for _, h := range g.t.heads {
 			// Submodules of an old head that can't be read are fetched once more, no harm.
 			_ = g.walkModules(site{commit: h.Commit, from: g.source.URL}, func(_ site, m submodule.Module) error {
-				if !g.t.hasObject(m.Commit) {
+				if !g.t.mirror.Has(m.Commit) {
 					return mirror.ErrMissing
 				}
 				g.known[m.URL.String()] = append(g.known[m.URL.String()], m.Commit)

@@ -56,7 +56,7 @@ func (t *tenure) findBucket(s Source, o *mirror.Objects, l *buckets.List, ref st
 	switch {
 	case isHash:
 		if !o.Has(id) {
-			return nil, fmt.Sprintf("the content that %s is pinned to (%s) is not here, and a bucket can't be asked for it by that id. Remove the pin", s.nameUsers(ref), shortHash(id))
+			return nil, fmt.Sprintf("the content that %s is pinned to (%s) is not here, and a bucket can't be asked for it by that id. Remove the pin", s.nameUsers(ref), id.Short())
 		}
 		return &found{object: id, commit: id}, ""
 	case ref != RefHead:
@@ -87,7 +87,7 @@ func (t *tenure) fetchBucket(ctx context.Context, r upstream.Remote, f *found, i
 
 // lookForBucket finds a revision that no service follows: one that was here, or what the bucket holds now.
 func (t *tenure) lookForBucket(ctx context.Context, s Source, ref string) (commit git.Hash, err error) {
-	if id, ok := git.ParseHash(ref); ok && t.hasObject(id) { // then there is nothing to ask for
+	if id, ok := git.ParseHash(ref); ok && t.mirror.Has(id) { // then there is nothing to ask for
 		return id, nil
 	}
 	r, l, err := t.listBucket(ctx, s)

@@ -82,7 +82,7 @@ func (t *tenure) planCharts(r upstream.Remote, s Source, charts *chartrepo.Chart
 func (t *tenure) findChart(s Source, o *mirror.Objects, charts *chartrepo.Charts, ref string) (f *found, why string, isMissing bool) {
 	if id, ok := git.ParseHash(ref); ok {
 		if !o.Has(id) {
-			return nil, fmt.Sprintf("the chart that %s is pinned to (%s) is not here, and a chart repository can't be asked for it by that id. Pin to a version that is published, or remove the pin", s.nameUsers(ref), shortHash(id)), true
+			return nil, fmt.Sprintf("the chart that %s is pinned to (%s) is not here, and a chart repository can't be asked for it by that id. Pin to a version that is published, or remove the pin", s.nameUsers(ref), id.Short()), true
 		}
 		return &found{object: id, commit: id, resolved: t.heads[ref].Resolved}, "", false
 	}
@@ -143,11 +143,11 @@ func (t *tenure) keepFirst(s Source, o *mirror.Objects, p *plan, ref string) {
 		isOwn := known && old.Resolved == f.resolved
 		if !isOwn && !t.trustsHead(s, h) {
 			p.dropRef(ref, fmt.Sprintf("%s of %s was replaced upstream by other content under the same number, and the content that was published first (%s) is not signed by a key of the source. %s. Publish a new version, or set helm.allowReplaced in the source",
-				catalog.ShowRef(f.resolved), s.nameUsers(ref), shortHash(h.Commit), t.describeKept(ref)))
+				catalog.ShowRef(f.resolved), s.nameUsers(ref), h.Commit.Short(), t.describeKept(ref)))
 			return
 		}
 		p.noteLost(ref, fmt.Sprintf("%s of %s was replaced upstream by other content under the same number. The content that was published first (%s) is kept. Publish a new version, or set helm.allowReplaced in the source",
-			catalog.ShowRef(f.resolved), s.nameUsers(ref), shortHash(h.Commit)))
+			catalog.ShowRef(f.resolved), s.nameUsers(ref), h.Commit.Short()))
 		if isOwn || !o.Has(h.Commit) {
 			delete(p.found, ref)
 			return
@@ -326,7 +326,7 @@ func (t *tenure) lostVersion(s Source, ref string, choice helm.Choice) string {
 		next = fmt.Sprintf("the highest that fits is now %s", choice.Version.Version)
 	}
 	return fmt.Sprintf("%s, which was published for %s, is gone from the %s, and %s; what was published (%s) is kept. Push the version again, or change the version in the service",
-		catalog.ShowRef(h.Resolved), s.nameUsers(ref), describeIndex(s), next, shortHash(h.Commit))
+		catalog.ShowRef(h.Resolved), s.nameUsers(ref), describeIndex(s), next, h.Commit.Short())
 }
 
 // describeIndex is what has the versions of a source's charts.

@@ -252,7 +252,7 @@ func (c *combining) findParts(ref string, is Combination) (parts []Part, err err
 // renewHead makes a combination if one of its sources has moved.
 func (c *combining) renewHead(ctx context.Context, ref string, old mirror.Head, parts []Part) error {
 	t, id := c.t, idOf(ref, parts, c.mustSeal(parts))
-	if old.Object == id && t.hasObject(old.Commit) {
+	if old.Object == id && t.mirror.Has(old.Commit) {
 		t.seen[ref] = true
 		return nil
 	}
@@ -307,7 +307,7 @@ func (c *combining) finishAll(ctx context.Context) {
 }
 
 func (c *combining) storeObjects(ctx context.Context) error {
-	if !slices.ContainsFunc(c.made, func(m made) bool { return !c.t.hasObject(m.commit) }) {
+	if !slices.ContainsFunc(c.made, func(m made) bool { return !c.t.mirror.Has(m.commit) }) {
 		return nil
 	}
 	objects, err := c.builder.Objects().Pack()
@@ -434,7 +434,7 @@ func revisionOf(h mirror.Head) string {
 	if tag, _, ok := catalog.ParseArtifactRef(h.Resolved); ok && tag != "" {
 		return tag
 	}
-	return shortHash(h.Commit)
+	return h.Commit.Short()
 }
 
 // addPinned adds heads for revisions of a combination that services are pinned to. A revision is of the combination if
@@ -442,12 +442,12 @@ func revisionOf(h mirror.Head) string {
 func (t *tenure) addPinned(s Source, ref string, is Combination, heads map[string]mirror.Head) {
 	for _, pin := range is.Pins {
 		at := catalog.PinnedRef(ref, pin.String())
-		if old, known := t.heads[at]; known && old.Object == pin && t.hasObject(pin) {
+		if old, known := t.heads[at]; known && old.Object == pin && t.mirror.Has(pin) {
 			heads[at] = old
 			continue
 		}
 		h, err := t.headOf(at, pin, pin)
-		if err == nil && t.combinationOf(pin) != ref {
+		if err == nil && t.mirror.CombinationOf(pin) != ref {
 			err = errors.New("it is of other sources")
 		}
 		if err == nil {
@@ -457,7 +457,7 @@ func (t *tenure) addPinned(s Source, ref string, is Combination, heads map[strin
 			}
 			if err != nil {
 				t.apart = append(t.apart, trouble{ref: at, text: fmt.Sprintf(
-					"revision %s, which %s is pinned to, %s. Pin to another revision, or release the pin, and put the revisions back in the sources", shortHash(pin), s.nameUsers(at), err)})
+					"revision %s, which %s is pinned to, %s. Pin to another revision, or release the pin, and put the revisions back in the sources", pin.Short(), s.nameUsers(at), err)})
 			}
 			continue
 		}
@@ -465,19 +465,8 @@ func (t *tenure) addPinned(s Source, ref string, is Combination, heads map[strin
 			heads[at] = old
 		}
 		t.apart = append(t.apart, trouble{ref: at, text: fmt.Sprintf(
-			"revision %s, which %s is pinned to, is no revision of its sources here: `fairlead history service NAME` lists those that ran; pin to one of them, or release the pin", shortHash(pin), s.nameUsers(at))})
+			"revision %s, which %s is pinned to, is no revision of its sources here: `fairlead history service NAME` lists those that ran; pin to one of them, or release the pin", pin.Short(), s.nameUsers(at))})
 	}
-}
-
-// combinationOf is the ref of the several sources that a commit was made of; empty: it was not.
-func (t *tenure) combinationOf(commit git.Hash) string {
-	o := t.mirror.Objects()
-	defer o.Close()
-	c, err := o.Commit(commit)
-	if err != nil {
-		return ""
-	}
-	return c.Combination
 }
 
 // keepCombinations adds the heads of combinations, which polls leave alone, to those of refs.
@@ -497,7 +486,7 @@ func (t *tenure) keepCombinations(heads map[string]mirror.Head, o *mirror.Object
 func (t *tenure) lookForCombination(s Source, ref string) looked {
 	combination, pin, _ := catalog.ParseCombinationRef(ref)
 	commit := git.HashOf(pin)
-	if pin != "" && t.combinationOf(commit) == combination {
+	if pin != "" && t.mirror.CombinationOf(commit) == combination {
 		if err := t.checkSeal(s, commit); err != nil {
 			return looked{err: refusal.New(refusal.Precondition, "source %q: revision %.8s %s", s.Name, pin, err)}
 		}

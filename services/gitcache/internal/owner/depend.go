@@ -139,7 +139,7 @@ func (t *tenure) fetchDependencies(ctx context.Context, r upstream.Remote, s Sou
 	}
 	for _, n := range needs { // in one order with each poll: the same troubles are the same problem
 		if err := d.bringChart(until, n.chart, needs); err != nil {
-			text := fmt.Sprintf("%s at commit %s: %s", n.chart.Where(), shortHash(n.commit), err)
+			text := fmt.Sprintf("%s at commit %s: %s", n.chart.Where(), n.commit.Short(), err)
 			p.troubles = append(p.troubles, trouble{ref: n.ref, text: text, cause: err, isHere: d.kept[n.chart.Chart]})
 		}
 	}
@@ -200,7 +200,7 @@ func (d *dependencies) findNeeds(ctx context.Context, p *plan) ([]need, error) {
 			if err != nil {
 				d.isUnknown = true
 				p.noteLost(ref, fmt.Sprintf("folder %q at commit %s: what its charts depend on can't be read: %s",
-					folder.Path, shortHash(commit), submodule.Words(err)))
+					folder.Path, commit.Short(), submodule.Words(err)))
 				continue
 			}
 			for _, w := range more {
@@ -262,9 +262,9 @@ func (d *dependencies) lookInto(ctx context.Context, o *mirror.Objects, root git
 func (d *dependencies) findRepository(c depend.Chart) (repository, error) {
 	name, isNamed := c.Source()
 	for i := range d.s.ChartSources {
-		source := &d.s.ChartSources[i]
-		if url := strings.TrimRight(source.URL, "/"); isNamed && source.Name == name || !isNamed && sameRepository(url, c.Repository) {
-			return repository{url, source}, nil
+		of := &d.s.ChartSources[i]
+		if url := strings.TrimRight(of.URL, "/"); isNamed && of.Name == name || !isNamed && sameRepository(url, c.Repository) {
+			return repository{url, of}, nil
 		}
 	}
 	if isNamed { // whether there is such a source is not said: who writes a chart may see less
@@ -500,7 +500,7 @@ func (d *dependencies) holdOff(ctx context.Context, key string, err error) error
 // keepHead makes a head of a chart, unless other content was published under its version.
 func (d *dependencies) keepHead(ctx context.Context, c depend.Chart, v helm.Version, commit git.Hash, signedBy string) error {
 	if old, known := d.t.heads[c.Ref()]; known && old.Commit != commit {
-		return fmt.Errorf("it was replaced upstream by other content under the same number, and what was published first (%s) is not here any more. Publish a new version", shortHash(old.Commit))
+		return fmt.Errorf("it was replaced upstream by other content under the same number, and what was published first (%s) is not here any more. Publish a new version", old.Commit.Short())
 	}
 	o := d.t.mirror.Objects()
 	defer o.Close()

@@ -63,11 +63,11 @@ func (t *tenure) fetchCommits(ctx context.Context, r upstream.Remote, l *gitwire
 	s := t.loop.currentSource()
 	for _, id := range p.commits {
 		ref := id.String()
-		if t.hasObject(id) { // part of the history that came with a branch
+		if t.mirror.Has(id) { // part of the history that came with a branch
 			continue
 		}
 		if !l.AllowsAny() {
-			p.dropRef(ref, fmt.Sprintf("commit %s of %s is not in the history of a wanted branch, and %s hands out only refs. Make a branch or tag for it", shortHash(id), s.nameUsers(ref), r.URL.Host))
+			p.dropRef(ref, fmt.Sprintf("commit %s of %s is not in the history of a wanted branch, and %s hands out only refs. Make a branch or tag for it", id.Short(), s.nameUsers(ref), r.URL.Host))
 			continue
 		}
 		err := t.fetchInto(ctx, r, l, []git.Hash{id}, t.mirror)
@@ -75,17 +75,10 @@ func (t *tenure) fetchCommits(ctx context.Context, r upstream.Remote, l *gitwire
 			return ctx.Err()
 		}
 		if err != nil {
-			p.dropFor(ref, err, fmt.Sprintf("commit %s of %s can't be fetched: %s", shortHash(id), s.nameUsers(ref), err.Error()))
+			p.dropFor(ref, err, fmt.Sprintf("commit %s of %s can't be fetched: %s", id.Short(), s.nameUsers(ref), err.Error()))
 		}
 	}
 	return nil
-}
-
-// hasObject tells whether an object is in the mirror right now.
-func (t *tenure) hasObject(id git.Hash) bool {
-	o := t.mirror.Objects()
-	defer o.Close()
-	return o.Has(id)
 }
 
 // wantsKey is under what a fetch that went wrong is held back.

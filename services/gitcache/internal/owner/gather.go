@@ -14,6 +14,7 @@ import (
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
 	"fairlead.dev/services/gitcache/internal/git"
+	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/submodule"
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
@@ -32,8 +33,8 @@ func (t *tenure) gatherModules(ctx context.Context, r upstream.Remote, s Source,
 	g := &gatherer{t: t, source: r, allowed: s.SubmoduleRepositories, what: "submodule", listings: map[string]*gitwire.Listing{}}
 	for _, ref := range slices.Sorted(maps.Keys(p.found)) {
 		f := p.found[ref]
-		commit, err := t.peelTag(f.object)
-		if err != nil && isUnreadable(err) {
+		commit, err := t.mirror.Peel(f.object)
+		if err != nil && mirror.IsUnreadable(err) {
 			return t.markDamaged(ref, err)
 		}
 		if err != nil { // the submodules were not looked at, whatever the error is
@@ -47,7 +48,7 @@ func (t *tenure) gatherModules(ctx context.Context, r upstream.Remote, s Source,
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case err != nil && isUnreadable(err):
+		case err != nil && mirror.IsUnreadable(err):
 			return t.markDamaged(ref, err)
 		case err != nil:
 			p.dropFor(ref, err, t.describeIncomplete(s, ref, commit, err))
@@ -59,12 +60,6 @@ func (t *tenure) gatherModules(ctx context.Context, r upstream.Remote, s Source,
 	return nil
 }
 
-func (t *tenure) peelTag(id git.Hash) (git.Hash, error) {
-	o := t.mirror.Objects()
-	defer o.Close()
-	return o.Peel(id)
-}
-
 // describeIncomplete says what is missing and what is kept.
 func (t *tenure) describeIncomplete(s Source, ref string, commit git.Hash, err error) string {
 	what := fmt.Sprintf("ref %q", ref)
@@ -73,9 +68,9 @@ func (t *tenure) describeIncomplete(s Source, ref string, commit git.Hash, err e
 	}
 	kept := "Nothing of it is published"
 	if old, known := t.heads[ref]; known {
-		kept = fmt.Sprintf("The last good commit %s is kept", shortHash(old.Commit))
+		kept = fmt.Sprintf("The last good commit %s is kept", old.Commit.Short())
 	}
-	return fmt.Sprintf("%s at commit %s: %s. %s", what, shortHash(commit), submodule.Words(err), kept)
+	return fmt.Sprintf("%s at commit %s: %s. %s", what, commit.Short(), submodule.Words(err), kept)
 }
 
 // gatherer fetches submodules for one poll.
@@ -119,14 +114,14 @@ func (g *gatherer) gatherAll(ctx context.Context, commit git.Hash) (ids []git.Ha
 		}
 		seen[m.Commit] = true
 		var err error
-		if !g.t.hasObject(m.Commit) {
+		if !g.t.mirror.Has(m.Commit) {
 			err = g.bringModule(ctx, m)
 		}
-		if err == nil && g.t.combinationOf(m.Commit) != "" { // it has files of other sources
+		if err == nil && g.t.mirror.CombinationOf(m.Commit) != "" { // it has files of other sources
 			err = errCombined
 		}
 		if err != nil {
-			return fmt.Errorf("submodule %q at commit %s of %s: %w", joinPath(p.path, m.Path), shortHash(m.Commit), redactURL(m.URL), err)
+			return fmt.Errorf("submodule %q at commit %s of %s: %w", joinPath(p.path, m.Path), m.Commit.Short(), redactURL(m.URL), err)
 		}
 		return nil
 	})
@@ -176,7 +171,7 @@ func (t *tenure) readModules(p site) ([]submodule.Module, error) {
 		return nil, err
 	}
 	modules, err := submodule.List(o, c.Tree, p.from)
-	if err != nil && p.path != "" && !isUnreadable(err) {
+	if err != nil && p.path != "" && !mirror.IsUnreadable(err) {
 		return nil, fmt.Errorf("submodule %q: %s", p.path, submodule.Words(err))
 	}
 	return modules, err

@@ -16,6 +16,7 @@ import (
 	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
 	"fairlead.dev/services/gitcache/internal/git"
+	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
@@ -116,8 +117,8 @@ func (t *tenure) lookAt(ctx context.Context, of lookOf) looked {
 	defer span.End()
 	defer t.setAside()()
 	commit, err := t.lookFor(ctx, s, ref)
-	if err == nil && t.combinationOf(commit) != "" {
-		err = refusal.New(refusal.NotFound, "source %q at %s: %s", s.Name, shortHash(commit), errCombined)
+	if err == nil && t.mirror.CombinationOf(commit) != "" {
+		err = refusal.New(refusal.NotFound, "source %q at %s: %s", s.Name, commit.Short(), errCombined)
 	}
 	if err != nil {
 		span.SetStatus(codes.Error, "look")
@@ -161,7 +162,7 @@ func (t *tenure) lookFor(ctx context.Context, s Source, ref string) (commit git.
 	}
 	id, isHash := git.ParseHash(ref)
 	p := &plan{found: map[string]*found{ref: {object: id}}, seen: map[string]bool{}}
-	if !isHash || !t.hasObject(id) { // else there is nothing to ask for
+	if !isHash || !t.mirror.Has(id) { // else there is nothing to ask for
 		if p, err = t.lookUpstream(ctx, r, s, ref); err != nil {
 			return commit, t.refusalError(s, ref, err)
 		}
@@ -179,8 +180,8 @@ func (t *tenure) lookFor(ctx context.Context, s Source, ref string) (commit git.
 	if err := t.lookDependencies(ctx, r, s, p); err != nil {
 		return commit, t.refusalError(s, ref, err)
 	}
-	commit, err = t.peelTag(f.object)
-	if err != nil && isUnreadable(err) {
+	commit, err = t.mirror.Peel(f.object)
+	if err != nil && mirror.IsUnreadable(err) {
 		err = t.markDamaged(ref, err)
 	}
 	return commit, t.refusalError(s, ref, err)
@@ -215,7 +216,7 @@ func (t *tenure) lookForChart(ctx context.Context, s Source, ref string) (commit
 	if _, _, ok := catalog.ParseChartRef(ref); !ok && !isHash {
 		return commit, refusal.New(refusal.NotFound, "source %q is a repository of charts and has no ref %s. Name chart:NAME@VERSION", s.Name, ref)
 	}
-	if isHash && t.hasObject(id) { // then there is nothing to ask for
+	if isHash && t.mirror.Has(id) { // then there is nothing to ask for
 		return id, nil
 	}
 	r, err := t.remoteOf(ctx, s)

@@ -25,7 +25,7 @@ func (t *tenure) newPins(s Source) map[string]*found {
 	pins := map[string]*found{}
 	for ref := range s.Wants {
 		id, isHash := git.ParseHash(ref)
-		if _, known := t.heads[ref]; known || !isHash || !t.hasObject(id) {
+		if _, known := t.heads[ref]; known || !isHash || !t.mirror.Has(id) {
 			continue
 		}
 		f := &found{object: id}

@@ -2,7 +2,6 @@ package owner
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -30,7 +29,7 @@ func (t *tenure) resolveHeads(ctx context.Context, s Source, p *plan) (map[strin
 		switch {
 		case err == nil:
 			heads[ref], p.seen[ref] = h, true
-		case isUnreadable(err):
+		case mirror.IsUnreadable(err):
 			return nil, t.markDamaged(ref, err)
 		default:
 			p.noteLost(ref, describeUnusable(s, ref, err))
@@ -39,11 +38,6 @@ func (t *tenure) resolveHeads(ctx context.Context, s Source, p *plan) (map[strin
 	t.keepDependencies(heads, p)
 	t.keepCombinations(heads, o)
 	return heads, nil
-}
-
-// isUnreadable tells errors that are the mirror's fault from those that are the content's.
-func isUnreadable(err error) bool {
-	return errors.Is(err, mirror.ErrMissing) || errors.Is(err, mirror.ErrCorrupt)
 }
 
 // markDamaged makes the next poll clone again.

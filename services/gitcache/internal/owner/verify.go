@@ -83,7 +83,7 @@ func (t *tenure) dropUnsigned(ctx context.Context, s Source, p *plan) error {
 		f := p.found[ref]
 		v, err := t.verdictOf(ctx, o, ref, f)
 		switch {
-		case err != nil && isUnreadable(err):
+		case err != nil && mirror.IsUnreadable(err):
 			return t.markDamaged(ref, err)
 		case err != nil: // the signature was not looked at, whatever the error is
 			p.dropRef(ref, describeUnusable(s, ref, err))
@@ -148,7 +148,7 @@ func (t *trust) lookAtCommit(o *mirror.Objects, f *found, now time.Time) (verdic
 		return verdict{}, err
 	}
 	signedBy, refusal := t.keys.Commit(raw, now)
-	return verdict{what: "commit " + shortHash(commit), signedBy: signedBy, err: refusal}, nil
+	return verdict{what: "commit " + commit.Short(), signedBy: signedBy, err: refusal}, nil
 }
 
 func (t *trust) lookAtTag(o *mirror.Objects, s subject, now time.Time) (verdict, error) {
@@ -183,7 +183,7 @@ func (t *tenure) describeUnsigned(s Source, ref string, f *found, v verdict) str
 	case known && old.Object == f.object:
 		kept = "It was published before and is kept"
 	case known:
-		kept = fmt.Sprintf("The last good commit %s is kept", shortHash(old.Commit))
+		kept = fmt.Sprintf("The last good commit %s is kept", old.Commit.Short())
 	}
 	return fmt.Sprintf("ref %q%s: %s %s. %s. %s", ref, of, v.what, v.err, kept, advice[v.err.Kind])
 }

@@ -9,7 +9,6 @@ import (
 
 	"fairlead.dev/platform/plural"
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
-	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/semver"
 )
 
@@ -116,9 +115,9 @@ func (t *tenure) describeLost(s Source, l *gitwire.Listing, ref string) string {
 	h, known := t.heads[ref]
 	switch {
 	case known && listed:
-		return fmt.Sprintf("%s of %s is gone upstream; its last good commit %s is kept. A %s of that name is there: to follow it write ref: %s in the service", what, s.nameUsers(ref), shortHash(h.Commit), kind, other)
+		return fmt.Sprintf("%s of %s is gone upstream; its last good commit %s is kept. A %s of that name is there: to follow it write ref: %s in the service", what, s.nameUsers(ref), h.Commit.Short(), kind, other)
 	case known:
-		return fmt.Sprintf("%s of %s is gone upstream; its last good commit %s is kept. Push it again, or change the service", what, s.nameUsers(ref), shortHash(h.Commit))
+		return fmt.Sprintf("%s of %s is gone upstream; its last good commit %s is kept. Push it again, or change the service", what, s.nameUsers(ref), h.Commit.Short())
 	case listed:
 		return fmt.Sprintf("%s of %s does not exist upstream, and a %s of that name does. To follow it write ref: %s in the service", what, s.nameUsers(ref), kind, other)
 	}
@@ -133,7 +132,7 @@ func (t *tenure) lostTag(s Source, ref string, choice semver.Choice) string {
 		next = fmt.Sprintf("the highest in the range is now %s", tagName(choice.Tag))
 	}
 	return fmt.Sprintf("tag %s, which %q of %s had chosen, is gone upstream, and %s; its last good commit %s is kept. Push the tag again, or change the range so that it leaves %s out",
-		tagName(h.Resolved), ref, s.nameUsers(ref), next, shortHash(h.Commit), tagName(h.Resolved))
+		tagName(h.Resolved), ref, s.nameUsers(ref), next, h.Commit.Short(), tagName(h.Resolved))
 }
 
 // noTag says that a range finds nothing.
@@ -176,9 +175,7 @@ func (s Source) nameUsers(ref string) string {
 
 func (t *tenure) commitOf(ref string) string {
 	if h, ok := t.heads[ref]; ok {
-		return ref + " at " + shortHash(h.Commit)
+		return ref + " at " + h.Commit.Short()
 	}
 	return fmt.Sprintf("%d of them", len(t.heads))
 }
-
-func shortHash(id git.Hash) string { return id.String()[:8] }
