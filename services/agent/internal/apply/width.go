@@ -1,9 +1,13 @@
 package apply
 
 import (
+	"bufio"
 	"context"
+	"errors"
+	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,8 +30,8 @@ const (
 )
 
 // Width is how many requests may be under way. The width grows while the API server answers about as fast as it can, is
-// halved when it throttles, fails or times out, and pauses for as long as it asks for. A Width is safe for concurrent
-// use.
+// halved when it throttles, is away or times out, and pauses for as long as it asks for. A failure of a webhook or of
+// another server behind the API server changes nothing. A Width is safe for concurrent use.
 type Width struct {
 	slots *semaphore.Weighted // of maxWidth; those above the limit are kept taken
 	now   func() time.Time
@@ -127,16 +131,46 @@ func (o observed) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := o.next.RoundTrip(r)
 	switch {
 	case err != nil:
-		if r.Context().Err() == nil {
+		ended := r.Context().Err()
+		if ended == nil || r.Method != http.MethodGet && errors.Is(ended, context.DeadlineExceeded) {
 			o.width.narrowWidth(0)
 		}
 	case answer.StatusCode == http.StatusTooManyRequests || answer.StatusCode >= http.StatusInternalServerError:
-		seconds, _ := strconv.Atoi(answer.Header.Get("Retry-After"))
-		o.width.narrowWidth(time.Duration(seconds) * time.Second)
+		if overloaded(answer) {
+			seconds, _ := strconv.Atoi(answer.Header.Get("Retry-After"))
+			o.width.narrowWidth(time.Duration(seconds) * time.Second)
+		}
 	case r.Method == http.MethodPatch:
 		o.width.noteAnswer(o.width.now().Sub(begin))
 	}
 	return answer, err
+}
+
+// overloaded says whether an answer of 429 or 5xx is about the API server itself, by the beginning of its body, which
+// is left in place. The API server answers for admission and conversion webhooks, aggregated APIs and kubelets, too.
+func overloaded(answer *http.Response) bool {
+	const beginning = 4 << 10 // bytes
+	body := bufio.NewReaderSize(answer.Body, beginning)
+	head, _ := body.Peek(beginning) // the body's reader gets the error
+	answer.Body = struct {
+		io.Reader
+		io.Closer
+	}{body, answer.Body}
+	text := string(head)
+	for _, other := range []string{
+		"admission webhook ", "failed calling webhook ", "conversion webhook ", "error trying to reach service: ",
+	} {
+		if strings.Contains(text, other) {
+			return false
+		}
+	}
+	switch answer.StatusCode {
+	case http.StatusServiceUnavailable:
+		return strings.TrimSpace(text) != "service unavailable" // an aggregated API is
+	case http.StatusInternalServerError:
+		return answer.Header.Get("Retry-After") != "" || strings.Contains(text, "etcdserver: ")
+	}
+	return true
 }
 
 // WrappedRoundTripper is what client-go looks through.
