@@ -3,6 +3,7 @@ package coordination
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"sync"
@@ -152,7 +153,7 @@ func (b *redisBus) connection() error {
 	defer receiver.Wait()
 	defer ps.Close() // ends the receiver
 
-	subscribed := make(map[string]struct{})
+	subscribed := make(map[string]*busTopic)
 	if err := b.adjust(ps, subscribed); err != nil {
 		return err
 	}
@@ -172,14 +173,15 @@ func (b *redisBus) connection() error {
 	return nil
 }
 
-// adjust makes the connection's subscriptions the wanted ones.
-func (b *redisBus) adjust(ps *redis.PubSub, subscribed map[string]struct{}) error {
+// adjust makes the connection's subscriptions the wanted ones. A topic that was left and taken again since is subscribed
+// to again: its new subscriber waits for a confirmation.
+func (b *redisBus) adjust(ps *redis.PubSub, subscribed map[string]*busTopic) error {
 	wanted := b.wanted()
 	var add, remove []string
-	for topic := range wanted {
-		if _, ok := subscribed[topic]; !ok {
+	for topic, is := range wanted {
+		if subscribed[topic] != is {
 			add = append(add, b.channel(topic))
-			subscribed[topic] = struct{}{}
+			subscribed[topic] = is
 		}
 	}
 	for topic := range subscribed {
@@ -246,14 +248,10 @@ func (b *redisBus) confirm(topic string) {
 	}
 }
 
-func (b *redisBus) wanted() map[string]struct{} {
+func (b *redisBus) wanted() map[string]*busTopic {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	topics := make(map[string]struct{}, len(b.topics))
-	for topic := range b.topics {
-		topics[topic] = struct{}{}
-	}
-	return topics
+	return maps.Clone(b.topics)
 }
 
 func (b *redisBus) setSubscribeError(err error) {
