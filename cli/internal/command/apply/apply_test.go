@@ -24,8 +24,8 @@ func TestAnEditWithoutATerminalIsRefused(t *testing.T) {
 	hubtest.Run(t, map[string]hubtest.Case{
 		"no editor": {
 			Line: "edit service shop",
-			Err: "there is no terminal here, and none of FAIRLEAD_EDITOR, VISUAL and EDITOR names an editor: change what " +
-				"`fairlead get service shop -o yaml` prints, and give it to `fairlead apply -f FILE`",
+			Err: "there is no terminal here, and none of FAIRLEAD_EDITOR, KUBE_EDITOR, VISUAL and EDITOR names an editor: " +
+				"change what `fairlead get service shop -o yaml` prints, and give it to `fairlead apply -f FILE`",
 		},
 	})
 }

@@ -30,9 +30,9 @@ func editCommand(a *app.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "edit KIND NAME",
 		Short: "Change a resource in an editor",
-		Long: `Change a resource in an editor: $FAIRLEAD_EDITOR, $VISUAL, $EDITOR, or vi. The command shows the difference and asks before
-it writes. If somebody else has changed the resource since, nothing is written. A text with a mistake stays in a file, whose
-name the command prints.
+		Long: `Change a resource in an editor: $FAIRLEAD_EDITOR, $KUBE_EDITOR, $VISUAL, $EDITOR, or vi. The command shows the
+difference and asks before it writes. If somebody else has changed the resource since, nothing is written. A text with a
+mistake stays in a file, whose name the command prints.
 
 Change a resource that is kept in Git there: the next apply of its file undoes an edit.`,
 		Example: "  fairlead edit service shop\n  EDITOR=\"code --wait\" fairlead edit service/shop --dry-run",
@@ -49,8 +49,8 @@ Change a resource that is kept in Git there: the next apply of its file undoes a
 			return errors.New("the values of secrets are never read back, so there is nothing to edit: write all of it with `fairlead apply -f FILE`")
 		}
 		if e.chosenEditor() == "" && !app.IsTerminal(a.Stdin) {
-			return fmt.Errorf("there is no terminal here, and none of FAIRLEAD_EDITOR, VISUAL and EDITOR names an editor: "+
-				"change what `fairlead get %s %s -o yaml` prints, and give it to `fairlead apply -f FILE`",
+			return fmt.Errorf("there is no terminal here, and none of FAIRLEAD_EDITOR, KUBE_EDITOR, VISUAL and EDITOR names an "+
+				"editor: change what `fairlead get %s %s -o yaml` prints, and give it to `fairlead apply -f FILE`",
 				k.Singular(), args[1])
 		}
 		return a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
@@ -99,7 +99,8 @@ func renderEditable(m catalogyaml.Message) ([]byte, error) {
 
 // chosenEditor is the command of the editor that the environment names; empty: it names none.
 func (e *editing) chosenEditor() string {
-	return strings.TrimSpace(cmp.Or(e.app.Getenv("FAIRLEAD_EDITOR"), e.app.Getenv("VISUAL"), e.app.Getenv("EDITOR")))
+	return strings.TrimSpace(cmp.Or(e.app.Getenv("FAIRLEAD_EDITOR"), e.app.Getenv("KUBE_EDITOR"),
+		e.app.Getenv("VISUAL"), e.app.Getenv("EDITOR")))
 }
 
 // inEditor has a person change a text in a file of its own.
@@ -116,7 +117,7 @@ func (e *editing) inEditor(ctx context.Context, text []byte) (name string, chang
 	editor := app.ChosenProgram(ctx, program, file.Name())
 	editor.Stdin, editor.Stdout, editor.Stderr = e.app.Stdin, e.app.Stdout, e.app.Stderr
 	if err := editor.Run(); err != nil {
-		return "", nil, fmt.Errorf("editor %s: %w: set EDITOR to another one; the text is in %s", program, err, file.Name())
+		return "", nil, fmt.Errorf("editor %s: %w: set FAIRLEAD_EDITOR to another one; the text is in %s", program, err, file.Name())
 	}
 	changed, err = os.ReadFile(file.Name())
 	return file.Name(), changed, err
