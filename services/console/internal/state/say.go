@@ -62,7 +62,7 @@ func sayNoReport(s *Service, _ *Cluster, _ time.Time) string {
 
 func sayOlderReport(s *Service, _ *Cluster, _ time.Time) string {
 	r := s.Status.Cluster.Report
-	message := fmt.Sprintf("%s is ready; the %s reports on %s still.", delivered(s), s.Spec.destination(), cmp.Or(Short(r.Commit), "nothing"))
+	message := fmt.Sprintf("%s is ready; the %s still reports on %s.", delivered(s), s.Spec.destination(), cmp.Or(Short(r.Commit), "nothing"))
 	if r.Phase == PhaseFailed {
 		message = join(message, "That failed: "+r.Message)
 	}

@@ -75,7 +75,7 @@ func TestStateOverThreeTruths(t *testing.T) {
 			want:   Progressing, words: []string{"bbbbbbbb is fetched", "hands out aaaaaaaa"}, since: at(30),
 		},
 		"no report":                {git: GitTruth{Head: head}, hub: hub, cluster: connected, want: Progressing, words: []string{"has not reported"}, since: at(29)},
-		"report on the one before": {git: GitTruth{Head: head}, hub: hub, cluster: connected, report: report(PhaseFailed, "da", "", "no such kind."), want: Progressing, words: []string{"reports on aaaaaaaa", "That failed: no such kind."}, since: at(29)},
+		"report on the one before": {git: GitTruth{Head: head}, hub: hub, cluster: connected, report: report(PhaseFailed, "da", "", "no such kind."), want: Progressing, words: []string{"the cluster still reports on aaaaaaaa.", "That failed: no such kind."}, since: at(29)},
 		"applying":                 {git: GitTruth{Head: head}, hub: hub, cluster: connected, report: report(PhaseApplying, "db", "da", ""), want: Progressing, words: []string{"2 of 3"}, since: at(5)},
 		"healthy":                  {git: GitTruth{Head: head}, hub: hub, cluster: connected, report: report(PhaseHealthy, "db", "db", ""), want: Healthy, words: []string{"bbbbbbbb is applied"}, since: at(5)},
 		"healthy, but not applied": {git: GitTruth{Head: head}, hub: hub, cluster: connected, report: report(PhaseHealthy, "db", "da", ""), want: Progressing, since: at(5)},
