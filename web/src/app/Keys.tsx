@@ -87,7 +87,8 @@ export function useKeys() {
 // Goes to the next row of the list on the page.
 function step(by: number) {
   const rows = rowLinks()
-  const at = rows.indexOf(document.activeElement as HTMLAnchorElement)
+  const row = document.activeElement?.closest('main tr')
+  const at = rows.findIndex((a) => a.closest('tr') === row)
   rows[Math.min(rows.length - 1, Math.max(0, at + by))]?.focus()
 }
 

@@ -32,7 +32,8 @@ test('no key counts while a dialog is open or a person types', () => {
   expect(isTaken({ ...press, target: inside('main') }, page())).toBe(true)
   expect(isTaken({ ...press, target: inside('body') }, page('dialog[open]'))).toBe(false)
   expect(isTaken({ ...press, target: inside('dialog') }, page())).toBe(false)
-  expect(isTaken({ ...press, target: inside('input') }, page())).toBe(false)
+  expect(isTaken({ ...press, target: inside('textarea') }, page())).toBe(false)
+  expect(isTaken({ ...press, target: inside('input:not([type="checkbox"])') }, page())).toBe(false)
   expect(isTaken({ ...press, ctrlKey: true, target: inside('main') }, page())).toBe(false)
 })
 
