@@ -25,6 +25,37 @@ await act(executablePath, folder, async ({ logIn, check, outside, wrong }) => {
   await page.locator("td[data-label=Since]").first().waitFor();
   await page.setViewportSize({ width: 1280, height: 800 });
 
+  // What is chosen has its actions in sight, and no row moves for that, nor is one that gets the focus behind it.
+  for (const height of [800, 844]) {
+    await page.setViewportSize({ width: height === 844 ? 390 : 1280, height });
+    await page.goto(`${hub}/services?sort=name`);
+    const last = names.last();
+    await last.waitFor();
+    const boxes = page.getByRole("checkbox", { name: /^Choose (?!all)/ });
+    const top = async () => (await boxes.nth(3).boundingBox()).y;
+    const before = await top();
+    await boxes.nth(2).check();
+    await page.getByText("1 chosen:").waitFor();
+    if ((await top()) !== before) wrong.push(`the first box that is ticked moves rows by ${(await top()) - before}`);
+    await page.keyboard.press("o");
+    await page.waitForFunction(() => document.activeElement?.textContent === "Sync");
+    await last.focus();
+    const seen = await last.evaluate((e) => {
+      const { x, y, height } = e.getBoundingClientRect();
+      return e.contains(document.elementFromPoint(x + 4, y + height / 2));
+    });
+    if (!seen) wrong.push("a row with the focus is behind what is below the list");
+    const bar = page.getByText("1 chosen:");
+    const covered = await bar.evaluate((e) => {
+      const { x, y, height } = e.getBoundingClientRect();
+      return !e.parentElement.contains(document.elementFromPoint(x + 4, y + height / 2));
+    });
+    if (covered) wrong.push("something lies over what is chosen");
+  }
+  await page.setViewportSize({ width: 1280, height: 800 });
+  await page.goto(`${hub}/services?q=${encodeURIComponent("state = failed")}&sort=name`);
+  await names.first().waitFor();
+
   // J and K go through the list without a way back to it.
   const list = await names.allTextContents();
   await page.getByRole("link", { name: list[0], exact: true }).click();
@@ -81,9 +112,12 @@ await act(executablePath, folder, async ({ logIn, check, outside, wrong }) => {
   // Some objects are synced, by name.
   await page.goto(`${hub}/service/${service}?tab=objects`);
   const box = page.getByRole("checkbox", { name: /^Choose Deployment\/shop\// }).first();
+  await box.scrollIntoViewIfNeeded();
+  const at = (await box.boundingBox()).y;
   await box.check();
   const chosen = (await box.getAttribute("aria-label")).replace("Choose ", "");
   await page.getByText("1 object is chosen").waitFor();
+  if ((await box.boundingBox()).y !== at) wrong.push(`the first object that is chosen moves by ${(await box.boundingBox()).y - at}`);
   await check(page, "objects-chosen");
   await page.getByRole("button", { name: "Sync these" }).click();
   const dialog = page.locator("dialog[open]");

@@ -184,7 +184,6 @@ export function Objects({ service, cluster }: { service: string; cluster: string
         />
       </div>
       {as === 'tree' && <OwnedSays of={owned} />}
-      <SyncChosen service={service} chosen={chosen} clear={() => setChosen(new Set())} />
       <div ref={held.ref}>
         {groupsOf(held.rows, as).map(({ kind, list: of, worst }) => (
           <Opened
@@ -229,6 +228,7 @@ export function Objects({ service, cluster }: { service: string; cluster: string
         ))}
         <HeldSays {...held} />
       </div>
+      <SyncChosen service={service} chosen={chosen} clear={() => setChosen(new Set())} />
       {list.hasNextPage && (
         <button type="button" disabled={isFetchingNextPage} onClick={showMore}>
           Show more
@@ -264,7 +264,7 @@ function SyncChosen({
   const names = [...chosen]
   const tooMany = chosen.size > mostAtOnce
   return (
-    <div className="actions">
+    <div className="notice actions chosen">
       <span>{chosen.size === 1 ? '1 object is' : `${chosen.size} objects are`} chosen</span>
       {tooMany ? (
         <span>at most {mostAtOnce} are synced at once: sync the service, or choose fewer</span>

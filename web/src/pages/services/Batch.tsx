@@ -53,8 +53,8 @@ export function Batch({
     changed()
   }
   return (
-    <div className="notice actions" role="status">
-      <strong>{names.length} chosen:</strong>
+    <div className="notice actions chosen" data-actions>
+      <strong role="status">{names.length} chosen:</strong>
       {verbs.map((v) => (
         <button
           key={v.name}

@@ -87,7 +87,6 @@ export function Services() {
         </span>
       </div>
       <Views />
-      <Batch chosen={chosen} clear={() => setChosen(new Set())} changed={() => void list.refetch()} />
       <List
         what="services"
         of={list}
@@ -143,6 +142,7 @@ export function Services() {
           ))}
         </tbody>
       </List>
+      <Batch chosen={chosen} clear={() => setChosen(new Set())} changed={() => void list.refetch()} />
       <Pager pages={pages} next={list.data?.nextPageToken ?? ''} size={size} total={total} />
       <Part what="services that were deleted">
         <Gone />
