@@ -12,15 +12,6 @@ export function age(ms: number): string {
 // Whether a date is one: a page that writes any other one in ISO 8601 is gone.
 export const isTime = (at: Date) => !Number.isNaN(at.getTime())
 
-export function clock(time: number): string {
-  return new Date(time).toLocaleTimeString([], {
-    hour: '2-digit',
-    minute: '2-digit',
-    second: '2-digit',
-    hourCycle: 'h23',
-  })
-}
-
 // A time of today by its clock, and one of another day with the day: 14:02:11, 2026-11-24 14:02.
 export function shortTime(at: Date, now: number): string {
   const [day = '', time = ''] = moment(at.toISOString()).split(' ')
@@ -28,6 +19,9 @@ export function shortTime(at: Date, now: number): string {
     ? time.slice(0, 8)
     : `${day} ${time.slice(0, 5)}`
 }
+
+// The same of a time of this browser.
+export const clock = (time: number, now = Date.now()) => shortTime(new Date(time), now)
 
 // A time of a log, to the millisecond, in the zone of the person: 2026-11-24 14:02:11.123.
 export function moment(text: string): string {

@@ -304,7 +304,7 @@ test('what a cluster says of a workload leads to that workload, whatever else is
     container: '',
     words: 'it has no pod that is not well',
     lines: [],
-    events: [],
+    events: ['2026-01-02T03:04:05Z', 'yesterday'].map((time) => ({ time, reason: 'Killing', message: time })),
   }
   page.know(['why', 'edge-1', objects], found)
   const of = create(ServiceSchema, {
@@ -314,6 +314,7 @@ test('what a cluster says of a workload leads to that workload, whatever else is
   expect(page.draw(<Why of={of} />)).toContain(
     '/cluster/edge-1/explore?kind=Deployment.apps&amp;obj=shop%2Fweb"',
   )
+  expect(words(page.draw(<Why of={of} />))).toMatch(/2026-01-0\d \d\d:\d\d \d+d Killing.* unknown Killing/)
 })
 
 test('what a global service does on each cluster is counted, and can be saved', async () => {

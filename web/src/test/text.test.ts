@@ -5,7 +5,7 @@ import { ServiceSchema } from '../gen/fairlead/console/v1/resources_pb'
 import { SyncMode } from '../gen/fairlead/delivery/v1/options_pb'
 import { WindowAction, WindowDrift } from '../gen/fairlead/delivery/v1/windows_pb'
 import { inParallel } from '../hub/parallel'
-import { shortTime } from '../live/ages'
+import { clock, shortTime } from '../live/ages'
 import { read } from '../pages/apply/documents'
 import { leversOf } from '../state/levers'
 import { toCsv } from '../ui/exported'
@@ -238,6 +238,13 @@ test('times in sentences of the hub are those of the person', () => {
   expect(partsOf('v1.2 of 2026-11-24')).toEqual(['v1.2 of 2026-11-24'])
   expect(localTimes('until 2026-11-24T14:02:11.5Z')).toBe(`until ${localTime(new Date(at.getTime() + 500))}`)
   expect(partsOf('')).toEqual([])
+  // The age that the hub wrote into its sentence stood still since.
+  for (const age of ['59 s', '10 min', '47 h', '3 days'])
+    expect(partsOf(`seen ${age} ago, at 2026-11-24T14:02:11Z; it was well 5 min ago`)).toEqual([
+      'seen at ',
+      at,
+      '; it was well 5 min ago',
+    ])
 })
 
 test('a page in the address is one of that list only', () => {
@@ -292,4 +299,6 @@ test('a time of today is its clock, and one of another day has the day', () => {
   const now = new Date(2026, 10, 25, 14, 0, 0).getTime()
   expect(shortTime(new Date(2026, 10, 25, 0, 2, 11), now)).toBe('00:02:11')
   expect(shortTime(new Date(2026, 10, 24, 23, 59, 59), now)).toBe('2026-11-24 23:59')
+  expect(clock(now - 1_000, now)).toBe('13:59:59')
+  expect(clock(now - 86_400_000, now)).toBe('2026-11-24 14:00') // a page that was left open over night
 })

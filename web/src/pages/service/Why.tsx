@@ -6,6 +6,7 @@ import { findingOf } from '../../cluster/why'
 import type { Service } from '../../gen/fairlead/console/v1/resources_pb'
 import { failureOf } from '../../hub/errors'
 import { clock } from '../../live/ages'
+import { When } from '../../live/When'
 import { Failed } from '../../ui/Panel'
 import { amount, plain } from '../../ui/text'
 import { explored } from './grouped'
@@ -63,8 +64,7 @@ export default function Why({ of }: { of: Service }) {
         <ul className="lines">
           {found.events.map((e) => (
             <li key={`${e.time}${e.reason}${e.message}`}>
-              {e.time && <span className="quiet">{clock(Date.parse(e.time))}</span>} {plain(e.reason, 120)}:{' '}
-              {plain(e.message, 1000)}
+              {e.time && <When of={e.time} />} {plain(e.reason, 120)}: {plain(e.message, 1000)}
             </li>
           ))}
         </ul>
