@@ -18,6 +18,7 @@ import (
 	"fairlead.dev/services/gitcache/internal/owner"
 	"fairlead.dev/services/gitcache/internal/rpc"
 	"fairlead.dev/services/gitcache/internal/rpc/remote"
+	"fairlead.dev/services/gitcache/internal/source"
 	"fairlead.dev/services/gitcache/internal/status"
 	"fairlead.dev/services/gitcache/internal/webhook"
 )
@@ -40,7 +41,7 @@ func (s *Service) newSources(from *origin.Origin) *rpc.Sources {
 		},
 		Packs: rpc.Packs{
 			Service: s.replica.Catalog.Service, Published: s.sources.Head, Owned: s.owned, Owner: others.Client, Origin: from,
-			Look: func(ctx context.Context, uid, ref string, folder owner.Folder) (string, error) {
+			Look: func(ctx context.Context, uid, ref string, folder source.Folder) (string, error) {
 				commit, err := s.owner.Look(ctx, uid, ref, folder)
 				return commit.String(), err
 			},

@@ -7,15 +7,15 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/catalog"
 	"fairlead.dev/services/gitcache/internal/git"
-	"fairlead.dev/services/gitcache/internal/owner"
+	"fairlead.dev/services/gitcache/internal/source"
 )
 
 // combinations are what services with several sources want of the first of these. Their refs are taken out of the
 // wants, which are asked for upstream.
-func (c *Catalog) combinations(first *consolev1.Source, wants map[string]int) map[string]owner.Combination {
-	all := map[string]owner.Combination{}
+func (c *Catalog) combinations(first *consolev1.Source, wants map[string]int) map[string]source.Combination {
+	all := map[string]source.Combination{}
 	for ref, parts := range c.catalog.CombinationsOf(first.GetMetadata().GetName()) {
-		is := owner.Combination{}
+		is := source.Combination{}
 		for _, p := range parts {
 			is.Parts = append(is.Parts, c.part(first, p))
 		}
@@ -40,10 +40,10 @@ func (c *Catalog) combinations(first *consolev1.Source, wants map[string]int) ma
 }
 
 // part is one of several sources as it was published last. Of the first one the owner knows more.
-func (c *Catalog) part(first *consolev1.Source, p catalog.Part) owner.Part {
-	part := owner.Part{Name: p.Name, Source: p.Source, Ref: p.Ref}
+func (c *Catalog) part(first *consolev1.Source, p catalog.Part) source.Part {
+	part := source.Part{Name: p.Name, Source: p.Source, Ref: p.Ref}
 	for _, folder := range p.Folders() {
-		part.Folders = append(part.Folders, owner.PartFolder{Path: folder.Path, Include: folder.Include.Lines(), Ignore: folder.Ignore.Lines()})
+		part.Folders = append(part.Folders, source.PartFolder{Path: folder.Path, Include: folder.Include.Lines(), Ignore: folder.Ignore.Lines()})
 	}
 	s, ok := c.catalog.Source(p.Source)
 	if !ok {

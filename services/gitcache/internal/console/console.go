@@ -28,6 +28,7 @@ import (
 	"fairlead.dev/services/gitcache/internal/origin"
 	"fairlead.dev/services/gitcache/internal/owner"
 	"fairlead.dev/services/gitcache/internal/signed"
+	"fairlead.dev/services/gitcache/internal/source"
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
@@ -126,7 +127,7 @@ func (c *Catalog) Close() { c.changes.Close() }
 func (c *Catalog) Changed() <-chan struct{} { return c.changes.C() }
 
 // Sources returns all sources with what their services want.
-func (c *Catalog) Sources() (sources []owner.Source, known, live bool) {
+func (c *Catalog) Sources() (sources []source.Source, known, live bool) {
 	c.changes.Take() // first: what changes from here on is told again
 	if c.catalog.Ready() != nil {
 		return nil, false, false
@@ -177,7 +178,7 @@ func bucket(b *consolev1.BucketSource) upstream.Bucket {
 	}
 }
 
-func (c *Catalog) plan(s *consolev1.Source) owner.Source {
+func (c *Catalog) plan(s *consolev1.Source) source.Source {
 	repo, name := s.GetSpec().GetGit(), s.GetMetadata().GetName()
 	plan := c.upstream(s)
 	plan.Wants = c.catalog.RefsOf(name)
@@ -219,10 +220,10 @@ func boundRefs(refs map[string]int, published []*consolev1.Head, most int) (left
 }
 
 // upstream is what a source says of where it is, whoever wants something of it.
-func (c *Catalog) upstream(s *consolev1.Source) owner.Source {
+func (c *Catalog) upstream(s *consolev1.Source) source.Source {
 	spec := s.GetSpec()
 	repo, is := spec.GetGit(), catalog.UpstreamOf(spec)
-	source := owner.Source{
+	out := source.Source{
 		UID: s.GetMetadata().GetUid(), Name: s.GetMetadata().GetName(), URL: is.URL, Interval: is.Interval,
 		Charts: catalog.IsCharts(spec), Artifacts: catalog.IsArtifacts(spec), Registry: registry(is),
 		Bucket: bucket(spec.GetBucket()), Cloud: cloudOf(is.Registry.Auth),
@@ -230,15 +231,15 @@ func (c *Catalog) upstream(s *consolev1.Source) owner.Source {
 		Secret: is.Secret, Proxy: is.Proxy, Submodules: repo.GetSubmodules(), SubmoduleRepositories: repo.GetSubmoduleRepositories(),
 		Verification: verification(repo.GetVerification()), Verify: policy(spec),
 	}
-	if secret, ok := c.catalog.Secret(source.Secret); ok {
-		source.SecretRevision = secret.GetMetadata().GetRevision()
+	if secret, ok := c.catalog.Secret(out.Secret); ok {
+		out.SecretRevision = secret.GetMetadata().GetRevision()
 	}
-	return source
+	return out
 }
 
 // chartSources are the sources of charts that charts of a repository in Git may depend on. One that is none is left
 // out, as if it was not named.
-func (c *Catalog) chartSources(repo *consolev1.GitSource) (sources []owner.Source) {
+func (c *Catalog) chartSources(repo *consolev1.GitSource) (sources []source.Source) {
 	for _, name := range repo.GetChartSources() {
 		if s, ok := c.catalog.Source(name); ok && catalog.IsCharts(s.GetSpec()) {
 			sources = append(sources, c.upstream(s))
@@ -249,9 +250,9 @@ func (c *Catalog) chartSources(repo *consolev1.GitSource) (sources []owner.Sourc
 
 // foldersOf are the folders that services want of each ref of a source, in order. What rules that are wrong leave out
 // is not known: their services get nothing.
-func (c *Catalog) foldersOf(source string) map[string][]owner.Folder {
-	folders := map[string][]owner.Folder{}
-	for id := range c.catalog.FoldersOf(source) {
+func (c *Catalog) foldersOf(name string) map[string][]source.Folder {
+	folders := map[string][]source.Folder{}
+	for id := range c.catalog.FoldersOf(name) {
 		f := id.Value()
 		rules, err := pathrules.Parse(f.Include.Lines(), f.Ignore.Lines())
 		if err != nil {
@@ -261,10 +262,12 @@ func (c *Catalog) foldersOf(source string) map[string][]owner.Folder {
 		if catalog.IsCombination(ref) { // each of its sources has what its charts depend on
 			continue
 		}
-		folders[ref] = append(folders[ref], owner.Folder{Path: f.Path, Rules: rules.Canonical()})
+		folders[ref] = append(folders[ref], source.Folder{Path: f.Path, Rules: rules.Canonical()})
 	}
 	for ref, all := range folders {
-		slices.SortFunc(all, func(a, b owner.Folder) int { return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Rules, b.Rules)) })
+		slices.SortFunc(all, func(a, b source.Folder) int {
+			return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Rules, b.Rules))
+		})
 		folders[ref] = slices.Compact(all)
 	}
 	return folders
@@ -281,13 +284,13 @@ func (c *Catalog) users(source string) func(ref string) []string {
 	return func(ref string) []string { return names[ref] }
 }
 
-func verification(v *consolev1.Verification) owner.Verification {
+func verification(v *consolev1.Verification) source.Verification {
 	if v == nil {
-		return owner.Verification{}
+		return source.Verification{}
 	}
 	tag := v.GetMode() == consolev1.VerificationMode_VERIFICATION_MODE_TAG
 	both := v.GetMode() == consolev1.VerificationMode_VERIFICATION_MODE_TAG_AND_COMMIT
-	return owner.Verification{Commit: !tag, Tag: tag || both, Keys: v.GetKeys()}
+	return source.Verification{Commit: !tag, Tag: tag || both, Keys: v.GetKeys()}
 }
 
 // providers by their names in the catalog. One that is not here is of a later release: package signed refuses it.
@@ -377,7 +380,7 @@ func RevisionMessage(h mirror.Head) *artifactv1.Revision {
 }
 
 // ProblemMessage is nil for no problem.
-func ProblemMessage(p owner.Problem) *consolev1.Problem {
+func ProblemMessage(p source.Problem) *consolev1.Problem {
 	if p.Message == "" {
 		return nil
 	}
@@ -389,10 +392,10 @@ func ProblemMessage(p owner.Problem) *consolev1.Problem {
 }
 
 // Problem is the zero value for none.
-func Problem(m *consolev1.Problem) owner.Problem {
-	out := owner.Problem{Message: m.GetMessage(), Since: Time(m.GetSince()), Refs: m.GetRefs()}
+func Problem(m *consolev1.Problem) source.Problem {
+	out := source.Problem{Message: m.GetMessage(), Since: Time(m.GetSince()), Refs: m.GetRefs()}
 	for _, one := range m.GetRefProblems() {
-		out.Single = append(out.Single, owner.RefProblem{Ref: one.GetRef(), Message: one.GetMessage(), Since: Time(one.GetSince()), Missing: one.GetMissing()})
+		out.Single = append(out.Single, source.RefProblem{Ref: one.GetRef(), Message: one.GetMessage(), Since: Time(one.GetSince()), Missing: one.GetMissing()})
 	}
 	return out
 }

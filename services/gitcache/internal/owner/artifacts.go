@@ -12,6 +12,7 @@ import (
 	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/semver"
+	"fairlead.dev/services/gitcache/internal/source"
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
@@ -20,7 +21,7 @@ import (
 // downloaded, also if the manifest is another.
 
 // listArtifacts asks the registry what the wanted refs stand for.
-func (t *tenure) listArtifacts(ctx context.Context, s Source) (r upstream.Remote, artifacts *registry.Artifacts, err error) {
+func (t *tenure) listArtifacts(ctx context.Context, s source.Source) (r upstream.Remote, artifacts *registry.Artifacts, err error) {
 	if r, err = t.remoteOf(ctx, s); err != nil {
 		return r, nil, err
 	}
@@ -35,7 +36,7 @@ func (t *tenure) listArtifacts(ctx context.Context, s Source) (r upstream.Remote
 }
 
 // planArtifacts is what a registry's answers mean for the wanted refs.
-func (t *tenure) planArtifacts(s Source, artifacts *registry.Artifacts) *plan {
+func (t *tenure) planArtifacts(s source.Source, artifacts *registry.Artifacts) *plan {
 	p := &plan{fresh: t.mirror.Doubted(), found: map[string]*found{}, seen: map[string]bool{}}
 	o := t.mirror.Objects()
 	defer o.Close()
@@ -59,10 +60,10 @@ func (t *tenure) planArtifacts(s Source, artifacts *registry.Artifacts) *plan {
 }
 
 // findArtifact looks a wanted ref up in a registry's answers; nil and why, if it is not there.
-func (t *tenure) findArtifact(s Source, o *mirror.Objects, artifacts *registry.Artifacts, ref string) (f *found, why string, isMissing bool) {
+func (t *tenure) findArtifact(s source.Source, o *mirror.Objects, artifacts *registry.Artifacts, ref string) (f *found, why string, isMissing bool) {
 	if id, ok := git.ParseHash(ref); ok {
 		if !o.Has(id) {
-			return nil, fmt.Sprintf("the artifact that %s is pinned to (%s) is not here, and a registry can't be asked for it by that id. Name its digest in the service (ref: sha256:...), or remove the pin", s.nameUsers(ref), id.Short()), true
+			return nil, fmt.Sprintf("the artifact that %s is pinned to (%s) is not here, and a registry can't be asked for it by that id. Name its digest in the service (ref: sha256:...), or remove the pin", s.NameUsers(ref), id.Short()), true
 		}
 		return &found{object: id, commit: id, resolved: t.heads[ref].Resolved}, "", false
 	}
@@ -72,15 +73,15 @@ func (t *tenure) findArtifact(s Source, o *mirror.Objects, artifacts *registry.A
 	isRange := strings.HasPrefix(ref, catalog.SemverPrefix)
 	switch {
 	case !ok:
-		return nil, fmt.Sprintf("%s names %q, and the source is a registry. Write ref: tag:NAME, semver:RANGE or sha256:DIGEST in the service", s.nameUsers(ref), catalog.ShowRef(ref)), true
+		return nil, fmt.Sprintf("%s names %q, and the source is a registry. Write ref: tag:NAME, semver:RANGE or sha256:DIGEST in the service", s.NameUsers(ref), catalog.ShowRef(ref)), true
 	case answer.Err != nil:
-		return nil, fmt.Sprintf("%s of %s: %s. %s", artifactName(ref), s.nameUsers(ref), answer.Err, t.describeKept(ref)), false
-	case known && isRange && (answer.Choice.Tag == "" || semver.Lower(answer.Choice.Tag, tagPrefix+oldTag)):
+		return nil, fmt.Sprintf("%s of %s: %s. %s", artifactName(ref), s.NameUsers(ref), answer.Err, t.describeKept(ref)), false
+	case known && isRange && (answer.Choice.Tag == "" || semver.Lower(answer.Choice.Tag, source.TagPrefix+oldTag)):
 		return nil, t.lostArtifactTag(s, ref, oldTag, answer.Choice), true
 	case isRange && answer.Choice.Tag == "":
 		return nil, noTag(s, ref, answer.Choice), true
 	case answer.Artifact == nil:
-		return nil, fmt.Sprintf("the registry has no %s, which %s names. %s. Push it, or correct the ref of the service", artifactName(ref), s.nameUsers(ref), t.describeKept(ref)), true
+		return nil, fmt.Sprintf("the registry has no %s, which %s names. %s. Push it, or correct the ref of the service", artifactName(ref), s.NameUsers(ref), t.describeKept(ref)), true
 	}
 	a := *answer.Artifact
 	f = &found{object: a.ID(), artifact: &a, resolved: catalog.ArtifactRef(a.Tag, string(a.Manifest))}
@@ -92,7 +93,7 @@ func (t *tenure) findArtifact(s Source, o *mirror.Objects, artifacts *registry.A
 // artifactName is a ref of a registry in words.
 func artifactName(ref string) string {
 	switch {
-	case ref == RefHead:
+	case ref == source.RefHead:
 		return "tag latest"
 	case strings.HasPrefix(ref, catalog.TagPrefix):
 		return "tag " + strings.TrimPrefix(ref, catalog.TagPrefix)
@@ -114,17 +115,17 @@ func (t *tenure) describeKept(ref string) string {
 }
 
 // lostArtifactTag says that a tag is gone which was published for a range.
-func (t *tenure) lostArtifactTag(s Source, ref, tag string, choice semver.Choice) string {
+func (t *tenure) lostArtifactTag(s source.Source, ref, tag string, choice semver.Choice) string {
 	next := "no other tag is in the range"
 	if choice.Tag != "" {
 		next = fmt.Sprintf("the highest in the range is now %s", tagName(choice.Tag))
 	}
 	return fmt.Sprintf("tag %q, which %q of %s had chosen, is gone from the registry, and %s; what was published stays. Push the tag again, or change the range so that it leaves %q out",
-		tag, ref, s.nameUsers(ref), next, tag)
+		tag, ref, s.NameUsers(ref), next, tag)
 }
 
 // lookForArtifact fetches an artifact that no service follows.
-func (t *tenure) lookForArtifact(ctx context.Context, s Source, ref string) (commit git.Hash, err error) {
+func (t *tenure) lookForArtifact(ctx context.Context, s source.Source, ref string) (commit git.Hash, err error) {
 	if id, ok := git.ParseHash(ref); ok && t.mirror.Has(id) { // then there is nothing to ask for
 		return id, nil
 	}
@@ -153,7 +154,7 @@ func (t *tenure) lookForArtifact(ctx context.Context, s Source, ref string) (com
 	}
 	f := p.found[ref]
 	if f == nil {
-		return commit, p.troubles[0].refusalError(s)
+		return commit, refuseTrouble(s, p.troubles[0])
 	}
 	return f.commit, nil
 }

@@ -21,6 +21,7 @@ import (
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
 	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
+	"fairlead.dev/services/gitcache/internal/source"
 	"fairlead.dev/services/gitcache/internal/submodule"
 	"fairlead.dev/services/gitcache/internal/tree"
 	"fairlead.dev/services/gitcache/internal/upstream"
@@ -35,7 +36,7 @@ const maxNeededBases = 200
 // bases fetches the repositories of bases for one poll.
 type bases struct {
 	t      *tenure
-	s      Source
+	s      source.Source
 	g      *gatherer
 	found  map[string]mirror.Head // by ref
 	needed map[string]bool        // refs
@@ -55,7 +56,7 @@ func isDependency(ref string) bool {
 
 // bringBases fetches the repositories of bases that kustomizations in the folders of services refer to. As with charts,
 // what can't be had is told, and the refs are published all the same.
-func (t *tenure) bringBases(ctx context.Context, r upstream.Remote, s Source, p *plan) error {
+func (t *tenure) bringBases(ctx context.Context, r upstream.Remote, s source.Source, p *plan) error {
 	if !s.HasDependencies {
 		return nil
 	}
@@ -104,7 +105,7 @@ func (t *tenure) bringBases(ctx context.Context, r upstream.Remote, s Source, p 
 	return nil
 }
 
-func newBases(t *tenure, r upstream.Remote, s Source) *bases {
+func newBases(t *tenure, r upstream.Remote, s source.Source) *bases {
 	b := &bases{t: t, s: s, found: map[string]mirror.Head{}, needed: map[string]bool{}, failed: map[string]error{}}
 	b.g = &gatherer{t: t, source: r, allowed: s.SubmoduleRepositories, what: "base", listings: map[string]*gitwire.Listing{}, known: map[string][]git.Hash{}}
 	for ref, h := range t.heads {
@@ -137,7 +138,7 @@ func (t *tenure) pointsTo(p *plan, ref string) (commit, root git.Hash, err error
 
 // fetchFolder fetches what the kustomization of a folder needs, and gives the bases that it refers to; none: all were
 // here.
-func (b *bases) fetchFolder(ctx context.Context, root git.Hash, folder Folder) ([]tree.WantedBase, error) {
+func (b *bases) fetchFolder(ctx context.Context, root git.Hash, folder source.Folder) ([]tree.WantedBase, error) {
 	key := wholeFolder{root, folder}
 	isLacking := func(base remotebase.Base) bool {
 		return b.admitBase(base) != nil || b.t.heads[base.Ref()].Object.IsZero()
@@ -223,7 +224,7 @@ func (b *bases) noteProblem(p *plan, ref string, commit git.Hash, w tree.WantedB
 	h, known := b.headOf(w.Ref())
 	isHere := w.Problem == "" && known && b.t.mirror.Has(h.Commit)
 	text = fmt.Sprintf("%s at commit %s: %s", w.Where(), commit.Short(), text)
-	p.troubles = append(p.troubles, trouble{ref: ref, text: text, cause: err, isHere: isHere})
+	p.troubles = append(p.troubles, source.Trouble{Ref: ref, Text: text, Cause: err, IsHere: isHere})
 }
 
 // bringRepository fetches the repository of a base, once, and keeps its errors. isNew: more can be read now.
@@ -363,9 +364,9 @@ func refNames(revision string) []string {
 	case revision == remotebase.Head, strings.HasPrefix(revision, "refs/"):
 		return []string{revision}
 	case strings.HasPrefix(revision, "heads/"), strings.HasPrefix(revision, "tags/"):
-		return []string{"refs/" + revision, tagPrefix + revision, branchPrefix + revision}
+		return []string{"refs/" + revision, source.TagPrefix + revision, source.BranchPrefix + revision}
 	}
-	return []string{tagPrefix + revision, branchPrefix + revision}
+	return []string{source.TagPrefix + revision, source.BranchPrefix + revision}
 }
 
 // keepHead makes a head of what was fetched.
@@ -378,7 +379,7 @@ func (b *bases) keepHead(h mirror.Head) error {
 	}
 	c, err := o.Commit(h.Commit)
 	if err == nil && c.Combination != "" {
-		err = errCombined
+		err = source.ErrCombined
 	}
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"fairlead.dev/platform/remotebase"
 	"fairlead.dev/services/gitcache/internal/gittest"
 	"fairlead.dev/services/gitcache/internal/mirror"
+	"fairlead.dev/services/gitcache/internal/source"
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
@@ -27,18 +28,18 @@ func baseOf(t *testing.T, text string) remotebase.Base {
 
 // basedOn is a tenure of a source whose default branch has an overlay with a base. The commit stands in for that of the
 // base's repository, too.
-func basedOn(t *testing.T) (*tenure, Source, mirror.Head) {
+func basedOn(t *testing.T) (*tenure, source.Source, mirror.Head) {
 	t.Helper()
-	s := Source{
+	s := source.Source{
 		Name: "shop", HasDependencies: true, Allow: []string{"a.example.com"},
-		Folders: map[string][]Folder{RefHead: {{Path: "deploy"}}},
+		Folders: map[string][]source.Folder{source.RefHead: {{Path: "deploy"}}},
 	}
 	tn := newTenure(s)
 	m, commit := fetchedFiles(t, gittest.Files{
 		"deploy/kustomization.yaml": "resources:\n- " + farBase + "\n",
 		"plain/kustomization.yaml":  "{}\n",
 	})
-	tn.mirror, tn.heads = m, map[string]mirror.Head{RefHead: {Ref: RefHead, Object: commit, Commit: commit}}
+	tn.mirror, tn.heads = m, map[string]mirror.Head{source.RefHead: {Ref: source.RefHead, Object: commit, Commit: commit}}
 	return tn, s, mirror.Head{Ref: baseOf(t, farBase).Ref(), Commit: commit}
 }
 
@@ -61,7 +62,7 @@ func TestARevisionIsATagBeforeABranch(t *testing.T) {
 
 func TestBasesOfASourceHaveALimit(t *testing.T) {
 	t.Parallel()
-	b := newBases(newTenure(Source{}), gitRemote(), Source{Allow: []string{"a.example.com"}})
+	b := newBases(newTenure(source.Source{}), gitRemote(), source.Source{Allow: []string{"a.example.com"}})
 	at := func(i int) remotebase.Base { return baseOf(t, fmt.Sprintf("https://a.example.com/org/r%d", i)) }
 	for i := range maxNeededBases {
 		if err := b.admitBase(at(i)); err != nil {
@@ -110,8 +111,8 @@ func TestABaseOfAHostThatIsNotAllowedAnyMoreIsNeeded(t *testing.T) {
 	if err := tn.bringDependencies(t.Context(), gitRemote(), s, p); err != nil {
 		t.Fatal(err)
 	}
-	if !p.needed[h.Ref] || len(p.troubles) != 1 || !p.troubles[0].isHere ||
-		!strings.Contains(p.troubles[0].text, "deploy/kustomization.yaml line 2") {
+	if !p.needed[h.Ref] || len(p.troubles) != 1 || !p.troubles[0].IsHere ||
+		!strings.Contains(p.troubles[0].Text, "deploy/kustomization.yaml line 2") {
 		t.Errorf("needed are %v, told %+v", p.needed, p.troubles)
 	}
 }
@@ -122,12 +123,12 @@ func TestAProblemOfABaseNamesTheFileOnceAndNoService(t *testing.T) {
 	tn, s, _ := basedOn(t)
 	s.Allow = nil
 	s.Users = func() func(string) []string { return func(string) []string { return []string{"other", "shop"} } }
-	s.Folders[RefHead] = append(s.Folders[RefHead], Folder{Path: "deploy", Rules: "-*.md\n"})
+	s.Folders[source.RefHead] = append(s.Folders[source.RefHead], source.Folder{Path: "deploy", Rules: "-*.md\n"})
 	p := &plan{}
 	if err := tn.bringDependencies(t.Context(), gitRemote(), s, p); err != nil {
 		t.Fatal(err)
 	}
-	told := describeTroubles(s, p.troubles, Problem{}, time.Now())
+	told := s.Describe(p.troubles, source.Problem{}, time.Now())
 	if len(told.Single) != 1 || len(p.troubles) != 2 {
 		t.Fatalf("told %d times of %d troubles, want once of 2: %+v", len(told.Single), len(p.troubles), told.Single)
 	}
@@ -141,7 +142,7 @@ func TestAProblemOfABaseNamesTheFileOnceAndNoService(t *testing.T) {
 func TestNoBaseIsDroppedWhileAFolderCannotBeRead(t *testing.T) {
 	t.Parallel()
 	tn, s, h := basedOn(t)
-	s.Folders[RefHead] = append(s.Folders[RefHead], Folder{Path: "x", Rules: "not canonical"})
+	s.Folders[source.RefHead] = append(s.Folders[source.RefHead], source.Folder{Path: "x", Rules: "not canonical"})
 	tn.heads[h.Ref] = h
 	p := &plan{}
 	if err := tn.bringDependencies(t.Context(), gitRemote(), s, p); err != nil {

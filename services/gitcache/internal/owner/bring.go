@@ -14,6 +14,7 @@ import (
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
 	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
+	"fairlead.dev/services/gitcache/internal/source"
 	"fairlead.dev/services/gitcache/internal/submodule"
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
@@ -56,7 +57,7 @@ func (g *gatherer) listModule(ctx context.Context, m submodule.Module) (*gitwire
 	if l, ok := g.listings[m.URL.String()]; ok {
 		return l, nil
 	}
-	return g.listNames(ctx, m.URL, gitwire.Names{Refs: []string{RefHead}})
+	return g.listNames(ctx, m.URL, gitwire.Names{Refs: []string{source.RefHead}})
 }
 
 func (g *gatherer) listAll(ctx context.Context, u *url.URL) (*gitwire.Listing, error) {
@@ -127,16 +128,14 @@ const maxTips = 256
 
 // missingTips are the tips of branches that are not here, the default branch first.
 func (g *gatherer) missingTips(l *gitwire.Listing) (tips []git.Hash) {
-	for _, ref := range append([]string{RefHead}, slices.Sorted(maps.Keys(l.Refs))...) {
+	for _, ref := range append([]string{source.RefHead}, slices.Sorted(maps.Keys(l.Refs))...) {
 		id, ok := l.Refs[ref]
-		if ok && (ref == RefHead || strings.HasPrefix(ref, branchPrefix)) && len(tips) < maxTips && !g.t.mirror.Has(id) {
+		if ok && (ref == source.RefHead || strings.HasPrefix(ref, source.BranchPrefix)) && len(tips) < maxTips && !g.t.mirror.Has(id) {
 			tips = append(tips, id)
 		}
 	}
 	return tips
 }
-
-const branchPrefix = "refs/heads/"
 
 // remoteOf is whom to ask. The source's credentials are for its own owner's repositories, and those that it allows;
 // those of its proxy are for the proxy. The authority and the keys of a host go with the host.

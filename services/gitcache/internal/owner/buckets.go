@@ -8,6 +8,7 @@ import (
 	"fairlead.dev/services/gitcache/internal/fetch/buckets"
 	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
+	"fairlead.dev/services/gitcache/internal/source"
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
@@ -15,7 +16,7 @@ import (
 // stands for the list of the bucket: while that stays nothing is downloaded.
 
 // listBucket asks what there is.
-func (t *tenure) listBucket(ctx context.Context, s Source) (r upstream.Remote, l *buckets.List, err error) {
+func (t *tenure) listBucket(ctx context.Context, s source.Source) (r upstream.Remote, l *buckets.List, err error) {
 	if r, err = t.remoteOf(ctx, s); err != nil {
 		return r, nil, err
 	}
@@ -28,14 +29,14 @@ func (t *tenure) listBucket(ctx context.Context, s Source) (r upstream.Remote, l
 }
 
 // planBucket is what a list means for the wanted refs.
-func (t *tenure) planBucket(s Source, l *buckets.List) *plan {
+func (t *tenure) planBucket(s source.Source, l *buckets.List) *plan {
 	p := &plan{fresh: t.mirror.Doubted(), found: map[string]*found{}, seen: map[string]bool{}}
 	if len(l.Objects) == 0 { // all at once: rather the wrong place than what is wanted
-		p.troubles = append(p.troubles, trouble{text: fmt.Sprintf("the bucket has no object there. %s. Upload the files, or correct bucketName and prefix of the source", t.describeKept(RefHead))})
+		p.troubles = append(p.troubles, source.Trouble{Text: fmt.Sprintf("the bucket has no object there. %s. Upload the files, or correct bucketName and prefix of the source", t.describeKept(source.RefHead))})
 	}
 	o := t.mirror.Objects()
 	defer o.Close()
-	for _, ref := range wantedRefs(s) {
+	for _, ref := range s.WantedRefs() {
 		f, why := t.findBucket(s, o, l, ref)
 		if f == nil {
 			p.noteMissing(ref, why)
@@ -51,16 +52,16 @@ func (t *tenure) planBucket(s Source, l *buckets.List) *plan {
 }
 
 // findBucket finds the content of a ref; nil and why, if there is none.
-func (t *tenure) findBucket(s Source, o *mirror.Objects, l *buckets.List, ref string) (f *found, why string) {
+func (t *tenure) findBucket(s source.Source, o *mirror.Objects, l *buckets.List, ref string) (f *found, why string) {
 	id, isHash := git.ParseHash(ref)
 	switch {
 	case isHash:
 		if !o.Has(id) {
-			return nil, fmt.Sprintf("the content that %s is pinned to (%s) is not here, and a bucket can't be asked for it by that id. Remove the pin", s.nameUsers(ref), id.Short())
+			return nil, fmt.Sprintf("the content that %s is pinned to (%s) is not here, and a bucket can't be asked for it by that id. Remove the pin", s.NameUsers(ref), id.Short())
 		}
 		return &found{object: id, commit: id}, ""
-	case ref != RefHead:
-		return nil, fmt.Sprintf("%s names %q, and the source is a bucket, which has no refs. Remove the ref from the service", s.nameUsers(ref), catalog.ShowRef(ref))
+	case ref != source.RefHead:
+		return nil, fmt.Sprintf("%s names %q, and the source is a bucket, which has no refs. Remove the ref from the service", s.NameUsers(ref), catalog.ShowRef(ref))
 	case len(l.Objects) == 0: // which is told of the whole source
 		return nil, ""
 	}
@@ -86,7 +87,7 @@ func (t *tenure) fetchBucket(ctx context.Context, r upstream.Remote, f *found, i
 }
 
 // lookForBucket finds a revision that no service follows: one that was here, or what the bucket holds now.
-func (t *tenure) lookForBucket(ctx context.Context, s Source, ref string) (commit git.Hash, err error) {
+func (t *tenure) lookForBucket(ctx context.Context, s source.Source, ref string) (commit git.Hash, err error) {
 	if id, ok := git.ParseHash(ref); ok && t.mirror.Has(id) { // then there is nothing to ask for
 		return id, nil
 	}
@@ -103,7 +104,7 @@ func (t *tenure) lookForBucket(ctx context.Context, s Source, ref string) (commi
 	}
 	f := p.found[ref]
 	if f == nil {
-		return commit, p.troubles[0].refusalError(s)
+		return commit, refuseTrouble(s, p.troubles[0])
 	}
 	return f.commit, nil
 }

@@ -21,6 +21,7 @@ import (
 	"fairlead.dev/services/gitcache/internal/helm"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/pause"
+	"fairlead.dev/services/gitcache/internal/source"
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
@@ -29,10 +30,10 @@ import (
 // what the index says of the package: while that stays, nothing is downloaded.
 
 // wantedCharts are the refs of services, in order; a chart repository has no default branch.
-func wantedCharts(s Source) []string { return slices.Sorted(maps.Keys(s.Wants)) }
+func wantedCharts(s source.Source) []string { return slices.Sorted(maps.Keys(s.Wants)) }
 
 // listCharts asks for the index.
-func (t *tenure) listCharts(ctx context.Context, s Source) (r upstream.Remote, charts *chartrepo.Charts, err error) {
+func (t *tenure) listCharts(ctx context.Context, s source.Source) (r upstream.Remote, charts *chartrepo.Charts, err error) {
 	if r, err = t.remoteOf(ctx, s); err != nil {
 		return r, nil, err
 	}
@@ -47,7 +48,7 @@ func (t *tenure) listCharts(ctx context.Context, s Source) (r upstream.Remote, c
 }
 
 // planCharts is what an index means for the wanted refs.
-func (t *tenure) planCharts(r upstream.Remote, s Source, charts *chartrepo.Charts) *plan {
+func (t *tenure) planCharts(r upstream.Remote, s source.Source, charts *chartrepo.Charts) *plan {
 	p := &plan{fresh: t.mirror.Doubted(), found: map[string]*found{}, seen: map[string]bool{}}
 	o := t.mirror.Objects()
 	defer o.Close()
@@ -79,10 +80,10 @@ func (t *tenure) planCharts(r upstream.Remote, s Source, charts *chartrepo.Chart
 
 // findChart looks a wanted ref up in an index; nil and why, if it is not there. A chart that the registry refuses is
 // not missing: nobody knows whether it is there.
-func (t *tenure) findChart(s Source, o *mirror.Objects, charts *chartrepo.Charts, ref string) (f *found, why string, isMissing bool) {
+func (t *tenure) findChart(s source.Source, o *mirror.Objects, charts *chartrepo.Charts, ref string) (f *found, why string, isMissing bool) {
 	if id, ok := git.ParseHash(ref); ok {
 		if !o.Has(id) {
-			return nil, fmt.Sprintf("the chart that %s is pinned to (%s) is not here, and a chart repository can't be asked for it by that id. Pin to a version that is published, or remove the pin", s.nameUsers(ref), id.Short()), true
+			return nil, fmt.Sprintf("the chart that %s is pinned to (%s) is not here, and a chart repository can't be asked for it by that id. Pin to a version that is published, or remove the pin", s.NameUsers(ref), id.Short()), true
 		}
 		return &found{object: id, commit: id, resolved: t.heads[ref].Resolved}, "", false
 	}
@@ -91,9 +92,9 @@ func (t *tenure) findChart(s Source, o *mirror.Objects, charts *chartrepo.Charts
 	switch {
 	case choice.Err != nil:
 		t.forgetCredentials(choice.Err)
-		return nil, fmt.Sprintf("%s of %s: %s. %s", catalog.ShowRef(ref), s.nameUsers(ref), choice.Err, t.describeKept(ref)), false
+		return nil, fmt.Sprintf("%s of %s: %s. %s", catalog.ShowRef(ref), s.NameUsers(ref), choice.Err, t.describeKept(ref)), false
 	case !ok:
-		return nil, fmt.Sprintf("%s names no chart, and the source is a repository of charts. Write chart and version in the service", s.nameUsers(ref)), true
+		return nil, fmt.Sprintf("%s names no chart, and the source is a repository of charts. Write chart and version in the service", s.NameUsers(ref)), true
 	case known && (!choice.Found() || helm.Higher(versionOf(old), choice.Version.Version)):
 		return nil, t.lostVersion(s, ref, choice), true
 	case !choice.Found():
@@ -129,7 +130,7 @@ func (t *tenure) commitOfChart(o *mirror.Objects, object git.Hash) git.Hash {
 // keepFirst has other content under a version that was published before stay away, unless the source allows it: what
 // runs in clusters under a number must not change. A service that names the version newly gets what the others have,
 // unless that was published before the source's policy wanted a signature of it.
-func (t *tenure) keepFirst(s Source, o *mirror.Objects, p *plan, ref string) {
+func (t *tenure) keepFirst(s source.Source, o *mirror.Objects, p *plan, ref string) {
 	f := p.found[ref]
 	if s.AllowReplaced || f.listed.Chart == "" { // a tag moves, and a bucket changes
 		return
@@ -143,11 +144,11 @@ func (t *tenure) keepFirst(s Source, o *mirror.Objects, p *plan, ref string) {
 		isOwn := known && old.Resolved == f.resolved
 		if !isOwn && !t.trustsHead(s, h) {
 			p.dropRef(ref, fmt.Sprintf("%s of %s was replaced upstream by other content under the same number, and the content that was published first (%s) is not signed by a key of the source. %s. Publish a new version, or set helm.allowReplaced in the source",
-				catalog.ShowRef(f.resolved), s.nameUsers(ref), h.Commit.Short(), t.describeKept(ref)))
+				catalog.ShowRef(f.resolved), s.NameUsers(ref), h.Commit.Short(), t.describeKept(ref)))
 			return
 		}
 		p.noteLost(ref, fmt.Sprintf("%s of %s was replaced upstream by other content under the same number. The content that was published first (%s) is kept. Publish a new version, or set helm.allowReplaced in the source",
-			catalog.ShowRef(f.resolved), s.nameUsers(ref), h.Commit.Short()))
+			catalog.ShowRef(f.resolved), s.NameUsers(ref), h.Commit.Short()))
 		if isOwn || !o.Has(h.Commit) {
 			delete(p.found, ref)
 			return
@@ -159,7 +160,7 @@ func (t *tenure) keepFirst(s Source, o *mirror.Objects, p *plan, ref string) {
 
 // bringCharts downloads what the plan wants, and makes heads of it. A chart that can't be had is in no other chart's
 // way.
-func (t *tenure) bringCharts(ctx context.Context, r upstream.Remote, s Source, p *plan) (moved bool, err error) {
+func (t *tenure) bringCharts(ctx context.Context, r upstream.Remote, s source.Source, p *plan) (moved bool, err error) {
 	if err := t.verifyContent(ctx, r, s, p); err != nil {
 		return false, err
 	}
@@ -195,10 +196,10 @@ func (t *tenure) bringCharts(ctx context.Context, r upstream.Remote, s Source, p
 }
 
 // fetchCharts downloads each wanted package once.
-func (t *tenure) fetchCharts(ctx context.Context, r upstream.Remote, s Source, p *plan, into upstream.Target) error {
+func (t *tenure) fetchCharts(ctx context.Context, r upstream.Remote, s source.Source, p *plan, into upstream.Target) error {
 	done, silent, before := map[git.Hash]bool{}, silentHosts{own: r.URL.Host, by: map[string]int{}}, len(p.troubles)
 	defer func() { // in one order with each poll: the same troubles are the same problem
-		slices.SortStableFunc(p.troubles[before:], func(a, b trouble) int { return cmp.Compare(a.ref, b.ref) })
+		slices.SortStableFunc(p.troubles[before:], func(a, b source.Trouble) int { return cmp.Compare(a.Ref, b.Ref) })
 	}()
 	for _, ref := range t.servedFirst(p) {
 		f, ok := p.found[ref]
@@ -249,7 +250,7 @@ var errUnserved = &upstream.Error{
 }
 
 // dropPackage keeps the last good heads of all refs of a package that can't be had.
-func (t *tenure) dropPackage(s Source, p *plan, object git.Hash, err error) {
+func (t *tenure) dropPackage(s source.Source, p *plan, object git.Hash, err error) {
 	for _, ref := range slices.Sorted(maps.Keys(p.found)) {
 		f := p.found[ref]
 		switch {
@@ -259,7 +260,7 @@ func (t *tenure) dropPackage(s Source, p *plan, object git.Hash, err error) {
 			p.dropFor(ref, err, fmt.Sprintf("%s. %s", err, t.describeKept(ref)))
 			continue
 		}
-		p.dropFor(ref, err, fmt.Sprintf("%s of %s: %s. %s", catalog.ShowRef(f.resolved), s.nameUsers(ref), err.Error(), t.describeKept(ref)))
+		p.dropFor(ref, err, fmt.Sprintf("%s of %s: %s. %s", catalog.ShowRef(f.resolved), s.NameUsers(ref), err.Error(), t.describeKept(ref)))
 	}
 }
 
@@ -319,18 +320,18 @@ const maxFetched = 1000
 
 // lostVersion says that a version is gone that was published, or all of the chart. A head never goes back to a lower
 // version by itself.
-func (t *tenure) lostVersion(s Source, ref string, choice helm.Choice) string {
+func (t *tenure) lostVersion(s source.Source, ref string, choice helm.Choice) string {
 	h := t.heads[ref]
 	next := "no other version fits"
 	if choice.Found() {
 		next = fmt.Sprintf("the highest that fits is now %s", choice.Version.Version)
 	}
 	return fmt.Sprintf("%s, which was published for %s, is gone from the %s, and %s; what was published (%s) is kept. Push the version again, or change the version in the service",
-		catalog.ShowRef(h.Resolved), s.nameUsers(ref), describeIndex(s), next, h.Commit.Short())
+		catalog.ShowRef(h.Resolved), s.NameUsers(ref), describeIndex(s), next, h.Commit.Short())
 }
 
 // describeIndex is what has the versions of a source's charts.
-func describeIndex(s Source) string {
+func describeIndex(s source.Source) string {
 	if s.Registry.Is {
 		return "registry"
 	}
@@ -338,12 +339,12 @@ func describeIndex(s Source) string {
 }
 
 // noVersion says that no version fits.
-func noVersion(s Source, ref string, choice helm.Choice) string {
+func noVersion(s source.Source, ref string, choice helm.Choice) string {
 	chart, version, _ := catalog.ParseChartRef(ref)
 	var why strings.Builder
 	switch {
 	case choice.Highest == "" && choice.Bad == "":
-		return fmt.Sprintf("chart %q of %s is not in the %s. Check its name, and the source's url", chart, s.nameUsers(ref), describeIndex(s))
+		return fmt.Sprintf("chart %q of %s is not in the %s. Check its name, and the source's url", chart, s.NameUsers(ref), describeIndex(s))
 	case choice.Highest == "":
 		why.WriteString("no version of it can be used")
 	default:
@@ -355,5 +356,5 @@ func noVersion(s Source, ref string, choice helm.Choice) string {
 	if version == "" {
 		version = "*"
 	}
-	return fmt.Sprintf("no version of chart %q fits %q of %s: %s. Change the version in the service; pre-releases count only if it names one, like >=1.0.0-0", chart, version, s.nameUsers(ref), why.String())
+	return fmt.Sprintf("no version of chart %q fits %q of %s: %s. Change the version in the service; pre-releases count only if it names one, like >=1.0.0-0", chart, version, s.NameUsers(ref), why.String())
 }

@@ -14,6 +14,7 @@ import (
 	"fairlead.dev/services/gitcache/internal/fetch/chartrepo"
 	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/helm"
+	"fairlead.dev/services/gitcache/internal/source"
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
@@ -42,7 +43,7 @@ func TestADeadHostOfPackagesDoesNotHoldADamagedMirror(t *testing.T) {
 		t.Fatal(err)
 	}
 	hosts := &packages{}
-	tn := newTenure(Source{Name: "shop", Charts: true, Wants: map[string]int{}})
+	tn := newTenure(source.Source{Name: "shop", Charts: true, Wants: map[string]int{}})
 	tn.loop.o.deps.Charts, tn.loop.o.deps.Metrics, tn.loop.o.deps.Tracer = hosts, metrics, noop.NewTracerProvider().Tracer("")
 	tn.mirror, _ = fetched(t)
 	tn.mirror.Doubt(errors.New("damaged"))
@@ -63,7 +64,7 @@ func TestADeadHostOfPackagesDoesNotHoldADamagedMirror(t *testing.T) {
 		}
 		var texts []string
 		for _, one := range p.troubles {
-			texts = append(texts, one.text)
+			texts = append(texts, one.Text)
 		}
 		told = append(told, strings.Join(texts, "; "))
 		slices.Sort(hosts.asked)

@@ -22,6 +22,7 @@ import (
 	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/pack"
+	"fairlead.dev/services/gitcache/internal/source"
 )
 
 // Several sources of a service are a head of the first of them: the files that the service gets, side by side, are a
@@ -42,50 +43,11 @@ const (
 
 var errCombineTime = fmt.Errorf("to put the sources of all services together took longer than %s. Fairlead goes on soon", combineTime)
 
-// errCombined is told of services with one source that name a commit which was made of several.
-var errCombined = errors.New("it was made of several sources, and is for services that name the same ones in spec.sources")
-
-// Combination is what services want of several sources together.
-type Combination struct {
-	Parts []Part
-	// Pins are commits of it that services are pinned to, in order.
-	Pins []git.Hash
-}
-
-// Part is one of several sources.
-type Part struct {
-	Name        string // of its folder, and in messages
-	Source, UID string
-	Ref         string // canonical
-	Folders     []PartFolder
-	// Submodules and Dependencies belong to the content.
-	Submodules, Dependencies bool
-	// Head is what was published of another source; the zero value: nothing. Of this one the owner knows.
-	Head mirror.Head
-	// Problem is what is wrong at the source with this ref, in words; empty: nothing.
-	Problem string
-}
-
-// PartFolder is a folder of a source by the rules of a service.
-type PartFolder struct {
-	Path            string
-	Include, Ignore []string
-}
-
 // PartQuery names a folder of a source at a commit.
 type PartQuery struct {
 	Source, UID string
 	Commit      git.Hash
-	Folder      PartFolder
-}
-
-func sameCombinations(a, b map[string]Combination) bool {
-	return maps.EqualFunc(a, b, func(x, y Combination) bool {
-		return slices.Equal(x.Pins, y.Pins) && slices.EqualFunc(x.Parts, y.Parts, func(p, q Part) bool {
-			return p.UID == q.UID && p.Head.Commit == q.Head.Commit && p.Problem == q.Problem &&
-				p.Submodules == q.Submodules && p.Dependencies == q.Dependencies
-		}) // the rest is in the ref
-	})
+	Folder      source.PartFolder
 }
 
 // combineNow makes the combinations again between two polls.
@@ -101,7 +63,7 @@ func (t *tenure) combineNow(ctx context.Context) {
 
 // combineSources makes the combinations of which a source has moved, and says whether there is a new head. What can't
 // be made is told in apart, and tried again soon.
-func (t *tenure) combineSources(ctx context.Context, s Source) (moved bool) {
+func (t *tenure) combineSources(ctx context.Context, s source.Source) (moved bool) {
 	t.combineAt = time.Time{}
 	if !s.IsCurrent {
 		return false // what was wrong with combinations stays until they can be looked at
@@ -122,8 +84,8 @@ func (t *tenure) combineSources(ctx context.Context, s Source) (moved bool) {
 	if ctx.Err() != nil {
 		return false
 	}
-	slices.SortFunc(t.apart, func(a, b trouble) int { // the same troubles are the same problem
-		return cmp.Or(cmp.Compare(a.ref, b.ref), cmp.Compare(a.text, b.text))
+	slices.SortFunc(t.apart, func(a, b source.Trouble) int { // the same troubles are the same problem
+		return cmp.Or(cmp.Compare(a.Ref, b.Ref), cmp.Compare(a.Text, b.Text))
 	})
 	if t.combines++; !c.isLacking {
 		t.combines = 0
@@ -134,7 +96,7 @@ func (t *tenure) combineSources(ctx context.Context, s Source) (moved bool) {
 		return false
 	}
 	if err := t.saveHeads(c.heads); err != nil {
-		t.apart = append(t.apart, trouble{text: err.Error()})
+		t.apart = append(t.apart, source.Trouble{Text: err.Error()})
 		t.combineAt = time.Now().Add(jitteredPause(1))
 		return false
 	}
@@ -145,17 +107,17 @@ func (t *tenure) combineSources(ctx context.Context, s Source) (moved bool) {
 }
 
 // combinationTroubles are the troubles of combinations in a problem, as combineSources told them.
-func combinationTroubles(s Source, p Problem) (troubles []trouble) {
+func combinationTroubles(s source.Source, p source.Problem) (troubles []source.Trouble) {
 	for _, one := range p.Single {
 		if catalog.IsCombination(one.Ref) {
-			troubles = append(troubles, trouble{ref: one.Ref, text: one.textIn(s)})
+			troubles = append(troubles, source.Trouble{Ref: one.Ref, Text: one.TextIn(s)})
 		}
 	}
 	return troubles
 }
 
 // inOrder are the refs of combinations, those that have a head first: a new one takes no place from them.
-func (t *tenure) inOrder(all map[string]Combination) []string {
+func (t *tenure) inOrder(all map[string]source.Combination) []string {
 	return slices.SortedFunc(maps.Keys(all), func(a, b string) int {
 		_, isHead := t.heads[a]
 		_, isOther := t.heads[b]
@@ -172,7 +134,7 @@ func (t *tenure) inOrder(all map[string]Combination) []string {
 // combining is one run over the combinations of a source.
 type combining struct {
 	t         *tenure
-	s         Source
+	s         source.Source
 	heads     map[string]mirror.Head
 	count     int
 	isLacking bool             // a combination can't be made
@@ -195,18 +157,18 @@ func (c *combining) close() {
 }
 
 func (c *combining) noteProblem(ref, format string, args ...any) {
-	c.t.apart = append(c.t.apart, trouble{ref: ref, text: fmt.Sprintf(format, args...)})
+	c.t.apart = append(c.t.apart, source.Trouble{Ref: ref, Text: fmt.Sprintf(format, args...)})
 }
 
 // combineOne looks at a combination, and keeps the last head of it until another one can be made.
-func (c *combining) combineOne(ctx context.Context, ref string, is Combination) {
+func (c *combining) combineOne(ctx context.Context, ref string, is source.Combination) {
 	t, s := c.t, c.s
 	old, isHead := t.heads[ref]
 	if isHead {
 		c.heads[ref] = old
 	}
 	if c.count++; c.count > maxCombinations {
-		c.noteProblem(ref, "%s is one more than the limit of %d combinations of sources that begin with this one. Put another source first", s.nameUsers(ref), maxCombinations)
+		c.noteProblem(ref, "%s is one more than the limit of %d combinations of sources that begin with this one. Put another source first", s.NameUsers(ref), maxCombinations)
 		return
 	}
 	parts, err := c.findParts(ref, is)
@@ -227,7 +189,7 @@ func (c *combining) combineOne(ctx context.Context, ref string, is Combination) 
 var errNotFetched = errors.New("nothing was fetched yet")
 
 // findParts are the sources of a combination with their heads. What is wrong with them is told.
-func (c *combining) findParts(ref string, is Combination) (parts []Part, err error) {
+func (c *combining) findParts(ref string, is source.Combination) (parts []source.Part, err error) {
 	parts = slices.Clone(is.Parts)
 	for i := range parts {
 		p := &parts[i]
@@ -235,12 +197,12 @@ func (c *combining) findParts(ref string, is Combination) (parts []Part, err err
 			p.Head = c.t.heads[p.Ref]
 			for _, of := range c.t.problem.Single { // also those from before a poll that failed
 				if of.Ref == p.Ref {
-					c.noteProblem(ref, "%s", of.textIn(c.s))
+					c.noteProblem(ref, "%s", of.TextIn(c.s))
 				}
 			}
 		}
 		if p.Problem != "" {
-			c.noteProblem(ref, "source %q of %s: %s", p.Name, c.s.nameUsers(ref), p.Problem)
+			c.noteProblem(ref, "source %q of %s: %s", p.Name, c.s.NameUsers(ref), p.Problem)
 		}
 		if p.Head.Commit.IsZero() && err == nil {
 			err = errNotFetched
@@ -250,7 +212,7 @@ func (c *combining) findParts(ref string, is Combination) (parts []Part, err err
 }
 
 // renewHead makes a combination if one of its sources has moved.
-func (c *combining) renewHead(ctx context.Context, ref string, old mirror.Head, parts []Part) error {
+func (c *combining) renewHead(ctx context.Context, ref string, old mirror.Head, parts []source.Part) error {
 	t, id := c.t, idOf(ref, parts, c.mustSeal(parts))
 	if old.Object == id && t.mirror.Has(old.Commit) {
 		t.seen[ref] = true
@@ -260,7 +222,7 @@ func (c *combining) renewHead(ctx context.Context, ref string, old mirror.Head, 
 	if err != nil {
 		return err
 	}
-	newest := slices.MaxFunc(parts, func(a, b Part) int { return a.Head.FetchTime.Compare(b.Head.FetchTime) }).Head
+	newest := slices.MaxFunc(parts, func(a, b source.Part) int { return a.Head.FetchTime.Compare(b.Head.FetchTime) }).Head
 	if !t.seen[ref] && newest.FetchTime.Before(old.FetchTime) && time.Since(t.claimed) < catchUpTime {
 		c.isLacking = true // the catalog here may be behind that of the last owner
 		return nil
@@ -275,7 +237,7 @@ func (c *combining) renewHead(ctx context.Context, ref string, old mirror.Head, 
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
-	err = fmt.Errorf("the sources of %s can't be put together: %w", c.s.nameUsers(ref), err)
+	err = fmt.Errorf("the sources of %s can't be put together: %w", c.s.NameUsers(ref), err)
 	if !errors.Is(err, context.Canceled) { // the end of the tenure puts nothing off
 		t.pauses.Add(id.String(), err, mostBackoff)
 	}
@@ -293,7 +255,7 @@ func (c *combining) finishAll(ctx context.Context) {
 		}
 		if err != nil {
 			c.isLacking = true
-			c.noteProblem(m.ref, "the sources of %s can't be kept: %s. Check the disk of replica %q", c.s.nameUsers(m.ref), err, t.loop.o.cfg.Replica)
+			c.noteProblem(m.ref, "the sources of %s can't be kept: %s. Check the disk of replica %q", c.s.NameUsers(m.ref), err, t.loop.o.cfg.Replica)
 			continue
 		}
 		if old := t.heads[m.ref]; old.Commit == h.Commit {
@@ -321,7 +283,7 @@ func (c *combining) storeObjects(ctx context.Context) error {
 
 // idOf stands for the sources of a combination at their commits, and for whether it is sealed: while it stays nothing
 // is made.
-func idOf(ref string, parts []Part, isSealed bool) git.Hash {
+func idOf(ref string, parts []source.Part, isSealed bool) git.Hash {
 	var b strings.Builder
 	fmt.Fprintln(&b, ref)
 	if isSealed {
@@ -334,7 +296,7 @@ func idOf(ref string, parts []Part, isSealed bool) git.Hash {
 }
 
 // assembleCommit puts the files of all sources side by side into a commit.
-func (c *combining) assembleCommit(ctx context.Context, ref, trace string, parts []Part) (commit git.Hash, err error) {
+func (c *combining) assembleCommit(ctx context.Context, ref, trace string, parts []source.Part) (commit git.Hash, err error) {
 	ctx, span := telemetry.Of(ctx, trace, c.t.loop.o.deps.Tracer, "gitcache.combine")
 	defer func() {
 		if err != nil {
@@ -377,7 +339,7 @@ func (t *tenure) headOf(ref string, id, commit git.Hash) (mirror.Head, error) {
 }
 
 // addPart adds the files of a source, at their places in its repository below a folder of its name.
-func (c *combining) addPart(ctx context.Context, p Part) error {
+func (c *combining) addPart(ctx context.Context, p source.Part) error {
 	for _, folder := range p.Folders {
 		r, err := c.t.loop.o.deps.OpenPart(ctx, PartQuery{p.Source, p.UID, p.Head.Commit, folder})
 		if err != nil {
@@ -401,7 +363,7 @@ func (c *combining) addPart(ctx context.Context, p Part) error {
 }
 
 // latestCommit is when the newest of the commits was made, and by whom. Packages have neither.
-func latestCommit(parts []Part) (at time.Time, author string) {
+func latestCommit(parts []source.Part) (at time.Time, author string) {
 	for _, p := range parts {
 		if h := p.Head; h.CommitTime.After(at) {
 			at, author = h.CommitTime, h.Author
@@ -416,7 +378,7 @@ func latestCommit(parts []Part) (at time.Time, author string) {
 }
 
 // commitMessage says which revision of each source a commit is made of.
-func commitMessage(ref string, parts []Part) string {
+func commitMessage(ref string, parts []source.Part) string {
 	var subject []string
 	var lines strings.Builder
 	for _, p := range parts {
@@ -439,7 +401,7 @@ func revisionOf(h mirror.Head) string {
 
 // addPinned adds heads for revisions of a combination that services are pinned to. A revision is of the combination if
 // its commit says so.
-func (t *tenure) addPinned(s Source, ref string, is Combination, heads map[string]mirror.Head) {
+func (t *tenure) addPinned(s source.Source, ref string, is source.Combination, heads map[string]mirror.Head) {
 	for _, pin := range is.Pins {
 		at := catalog.PinnedRef(ref, pin.String())
 		if old, known := t.heads[at]; known && old.Object == pin && t.mirror.Has(pin) {
@@ -456,16 +418,16 @@ func (t *tenure) addPinned(s Source, ref string, is Combination, heads map[strin
 				heads[at] = h
 			}
 			if err != nil {
-				t.apart = append(t.apart, trouble{ref: at, text: fmt.Sprintf(
-					"revision %s, which %s is pinned to, %s. Pin to another revision, or release the pin, and put the revisions back in the sources", pin.Short(), s.nameUsers(at), err)})
+				t.apart = append(t.apart, source.Trouble{Ref: at, Text: fmt.Sprintf(
+					"revision %s, which %s is pinned to, %s. Pin to another revision, or release the pin, and put the revisions back in the sources", pin.Short(), s.NameUsers(at), err)})
 			}
 			continue
 		}
 		if old, known := t.heads[at]; known { // published, and another replica may have it
 			heads[at] = old
 		}
-		t.apart = append(t.apart, trouble{ref: at, text: fmt.Sprintf(
-			"revision %s, which %s is pinned to, is no revision of its sources here: `fairlead history service NAME` lists those that ran; pin to one of them, or release the pin", pin.Short(), s.nameUsers(at))})
+		t.apart = append(t.apart, source.Trouble{Ref: at, Text: fmt.Sprintf(
+			"revision %s, which %s is pinned to, is no revision of its sources here: `fairlead history service NAME` lists those that ran; pin to one of them, or release the pin", pin.Short(), s.NameUsers(at))})
 	}
 }
 
@@ -483,7 +445,7 @@ func (t *tenure) keepCombinations(heads map[string]mirror.Head, o *mirror.Object
 }
 
 // lookForCombination is lookFor for several sources: what they were before, which ran or was published.
-func (t *tenure) lookForCombination(s Source, ref string) looked {
+func (t *tenure) lookForCombination(s source.Source, ref string) looked {
 	combination, pin, _ := catalog.ParseCombinationRef(ref)
 	commit := git.HashOf(pin)
 	if pin != "" && t.mirror.CombinationOf(commit) == combination {

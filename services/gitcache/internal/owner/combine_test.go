@@ -3,7 +3,6 @@ package owner
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"strings"
@@ -20,13 +19,14 @@ import (
 	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/pause"
+	"fairlead.dev/services/gitcache/internal/source"
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
 // record is a console that keeps what is published.
 type record struct {
 	away      bool
-	claimed   Problem // that was published before
+	claimed   source.Problem // that was published before
 	published []Publication
 }
 
@@ -86,20 +86,20 @@ func newCombining(t *testing.T, console Console, open func()) *tenure {
 			return nil, errors.New("it can't be read")
 		},
 	})
-	fetched := mirror.Head{Ref: RefHead, Commit: git.Hash{1}, FetchTime: time.Now()}
-	part := func(name, uid string) Part {
-		return Part{Name: name, Source: name, UID: uid, Ref: RefHead, Head: fetched, Folders: []PartFolder{{Path: "."}}}
+	fetched := mirror.Head{Ref: source.RefHead, Commit: git.Hash{1}, FetchTime: time.Now()}
+	part := func(name, uid string) source.Part {
+		return source.Part{Name: name, Source: name, UID: uid, Ref: source.RefHead, Head: fetched, Folders: []source.PartFolder{{Path: "."}}}
 	}
-	s := Source{
+	s := source.Source{
 		Name: "shop", UID: "u1", URL: "https://git.example.com/shop.git", IsCurrent: true,
-		Wants: map[string]int{RefHead: 1},
-		Combinations: map[string]Combination{
-			catalog.CombinationPrefix + "1": {Parts: []Part{part("shop", "u1"), part("values", "u2")}},
+		Wants: map[string]int{source.RefHead: 1},
+		Combinations: map[string]source.Combination{
+			catalog.CombinationPrefix + "1": {Parts: []source.Part{part("shop", "u1"), part("values", "u2")}},
 		},
 	}
 	return &tenure{
 		loop: newLoop(o, s), lease: lease, mirror: m, work: newWork(),
-		heads: map[string]mirror.Head{RefHead: fetched}, seen: map[string]bool{},
+		heads: map[string]mirror.Head{source.RefHead: fetched}, seen: map[string]bool{},
 		dirty: true, answers: map[lookOf]looked{}, lookPauses: pause.Pauses{},
 	}
 }
@@ -118,13 +118,13 @@ func TestACombinationWaitsForItsSourcesWithoutAProblem(t *testing.T) {
 	tn := newCombining(t, &record{}, func() {})
 	ref := catalog.CombinationPrefix + "1"
 	for problem, want := range map[string]int{"": 0, "there is no such ref": 1} {
-		parts := []Part{
-			{Name: "shop", Source: "shop", UID: "u1", Ref: RefHead},
+		parts := []source.Part{
+			{Name: "shop", Source: "shop", UID: "u1", Ref: source.RefHead},
 			{Name: "values", Source: "values", UID: "u2", Ref: "refs/heads/dev", Problem: problem},
 		}
-		c := &combining{t: tn, s: Source{Name: "shop", UID: "u1"}, heads: map[string]mirror.Head{}}
+		c := &combining{t: tn, s: source.Source{Name: "shop", UID: "u1"}, heads: map[string]mirror.Head{}}
 		tn.apart = nil
-		c.combineOne(t.Context(), ref, Combination{Parts: parts})
+		c.combineOne(t.Context(), ref, source.Combination{Parts: parts})
 		if !c.isLacking || len(tn.apart) != want {
 			t.Errorf("with %q the combination lacks something: %v, and the problems are %v", problem, c.isLacking, tn.apart)
 		}
@@ -188,7 +188,7 @@ func TestCombinationsWaitForAnEpoch(t *testing.T) {
 // its first poll.
 func TestAProblemOfACombinationKeepsItsBeginningOverARestart(t *testing.T) {
 	t.Parallel()
-	first := &record{claimed: Problem{Single: []RefProblem{{Ref: RefHead, Message: `source "shop": HEAD is no commit`}}}}
+	first := &record{claimed: source.Problem{Single: []source.RefProblem{{Ref: source.RefHead, Message: `source "shop": HEAD is no commit`}}}}
 	newCombining(t, first, func() {}).mustStep(t)
 	before := first.published[len(first.published)-1].Problem
 	if len(before.Single) != 3 { // of the ref, and of the combination because of it and by itself
@@ -222,8 +222,8 @@ func TestAProblemOfACombinationKeepsItsBeginningOverARestart(t *testing.T) {
 func TestAProblemOfACombinationStaysUntilTheCatalogIsCurrent(t *testing.T) {
 	t.Parallel()
 	ref := catalog.CombinationPrefix + "1"
-	was := RefProblem{Ref: ref, Message: `source "shop": it can't be read`, Since: time.Now().Add(-time.Hour)}
-	console := &record{claimed: Problem{Message: was.Message, Since: was.Since, Refs: []string{ref}, Single: []RefProblem{was}}}
+	was := source.RefProblem{Ref: ref, Message: `source "shop": it can't be read`, Since: time.Now().Add(-time.Hour)}
+	console := &record{claimed: source.Problem{Message: was.Message, Since: was.Since, Refs: []string{ref}, Single: []source.RefProblem{was}}}
 	tn := newCombining(t, console, func() {})
 	tn.loop.source.IsCurrent = false
 	tn.mustStep(t)
@@ -239,28 +239,10 @@ func TestAProblemOfACombinationStaysUntilTheCatalogIsCurrent(t *testing.T) {
 	}
 }
 
-func TestAProblemHasABoundedText(t *testing.T) {
-	t.Parallel()
-	var troubles []trouble
-	for i := range 1000 {
-		troubles = append(troubles, trouble{
-			ref:  fmt.Sprintf("refs/heads/%04d", i),
-			text: fmt.Sprintf("trouble %04d", i),
-		})
-	}
-	p := describeTroubles(Source{Name: "shop"}, troubles, Problem{}, time.Now())
-	if !strings.HasSuffix(p.Message, "trouble 0009; and 990 more") || len(p.Single) != 1000 || len(p.Refs) != 1000 {
-		t.Errorf("told are %q, %d refs", p.Message, len(p.Refs))
-	}
-	if p := describeTroubles(Source{Name: "shop"}, troubles[:maxTold], Problem{}, time.Now()); !strings.HasSuffix(p.Message, "trouble 0009") {
-		t.Errorf("told are %q", p.Message)
-	}
-}
-
 // TestTheIDOfACombinationStays: with another id the next release would make the commits of all combinations anew.
 func TestTheIDOfACombinationStays(t *testing.T) {
 	t.Parallel()
-	parts := []Part{
+	parts := []source.Part{
 		{UID: "u1", Head: mirror.Head{Commit: git.Hash{0: 1, 19: 2}}},
 		{UID: "u2", Head: mirror.Head{Commit: git.Hash{0: 255, 10: 16}}, Submodules: true, Dependencies: true},
 	}

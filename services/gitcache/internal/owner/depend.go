@@ -28,6 +28,7 @@ import (
 	"fairlead.dev/services/gitcache/internal/helm"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/signed"
+	"fairlead.dev/services/gitcache/internal/source"
 	"fairlead.dev/services/gitcache/internal/submodule"
 	"fairlead.dev/services/gitcache/internal/tree"
 	"fairlead.dev/services/gitcache/internal/upstream"
@@ -52,7 +53,7 @@ const (
 // dependencies fetches the charts for one poll.
 type dependencies struct {
 	t       *tenure
-	s       Source
+	s       source.Source
 	source  upstream.Remote
 	indexes map[string]*index // by the key of the repository
 	failed  map[depend.Chart]error
@@ -66,14 +67,14 @@ type dependencies struct {
 // wholeFolder is a folder at the tree of a commit.
 type wholeFolder struct {
 	root   git.Hash
-	folder Folder
+	folder source.Folder
 }
 
 // repository is where charts are that others depend on.
 type repository struct {
 	url string
 	// source is asked as it says; nil: the repository is none, and asked as everybody may.
-	source *Source
+	source *source.Source
 }
 
 // repositoryKey tells repositories apart. The same URL may be that of two sources that are asked in other ways, and
@@ -108,7 +109,7 @@ var errDependTime = fmt.Errorf("what this poll fetches of repositories took long
 // fetchDependencies fetches the charts of repositories that charts in the folders of services depend on. What can't be
 // had is told, and the refs are published all the same: a folder that lacks something is refused by itself, and others
 // go on.
-func (t *tenure) fetchDependencies(ctx context.Context, r upstream.Remote, s Source, p *plan) error {
+func (t *tenure) fetchDependencies(ctx context.Context, r upstream.Remote, s source.Source, p *plan) error {
 	p.needed = map[string]bool{}
 	if !s.HasDependencies {
 		return nil
@@ -140,7 +141,7 @@ func (t *tenure) fetchDependencies(ctx context.Context, r upstream.Remote, s Sou
 	for _, n := range needs { // in one order with each poll: the same troubles are the same problem
 		if err := d.bringChart(until, n.chart, needs); err != nil {
 			text := fmt.Sprintf("%s at commit %s: %s", n.chart.Where(), n.commit.Short(), err)
-			p.troubles = append(p.troubles, trouble{ref: n.ref, text: text, cause: err, isHere: d.kept[n.chart.Chart]})
+			p.troubles = append(p.troubles, source.Trouble{Ref: n.ref, Text: text, Cause: err, IsHere: d.kept[n.chart.Chart]})
 		}
 	}
 	if p.dependencies, p.needed = d.found, d.needed; d.isUnknown {
@@ -212,7 +213,7 @@ func (d *dependencies) findNeeds(ctx context.Context, p *plan) ([]need, error) {
 }
 
 // lookInto finds what a folder wants that is not here.
-func (d *dependencies) lookInto(ctx context.Context, o *mirror.Objects, root git.Hash, folder Folder) ([]depend.Wanted, error) {
+func (d *dependencies) lookInto(ctx context.Context, o *mirror.Objects, root git.Hash, folder source.Folder) ([]depend.Wanted, error) {
 	key := wholeFolder{root, folder}
 	if charts, known := d.t.depended[key]; known && !slices.ContainsFunc(charts, func(c depend.Chart) bool { return d.admitChart(c) != nil || d.t.heads[c.Ref()].Object.IsZero() }) {
 		for _, c := range charts {

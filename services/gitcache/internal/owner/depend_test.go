@@ -17,6 +17,7 @@ import (
 	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/gittest"
 	"fairlead.dev/services/gitcache/internal/mirror"
+	"fairlead.dev/services/gitcache/internal/source"
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
@@ -48,7 +49,7 @@ func chart(i int, host string) depend.Chart {
 
 func TestDependenciesOfASourceHaveALimit(t *testing.T) {
 	t.Parallel()
-	d := &dependencies{t: newTenure(Source{}), s: Source{Allow: []string{"a.example.com"}}, needed: map[string]bool{}}
+	d := &dependencies{t: newTenure(source.Source{}), s: source.Source{Allow: []string{"a.example.com"}}, needed: map[string]bool{}}
 	for i := range maxNeeded {
 		if err := d.admitChart(chart(i, "a.example.com")); err != nil {
 			t.Fatalf("the %dth: %v", i+1, err)
@@ -72,7 +73,7 @@ func TestDependenciesOfASourceHaveALimit(t *testing.T) {
 // A host that is not allowed any more is told, also where the chart is here.
 func TestAHostThatIsNotAllowedIsRefused(t *testing.T) {
 	t.Parallel()
-	d := &dependencies{t: newTenure(Source{}), s: Source{Allow: []string{"a.example.com"}}, needed: map[string]bool{}}
+	d := &dependencies{t: newTenure(source.Source{}), s: source.Source{Allow: []string{"a.example.com"}}, needed: map[string]bool{}}
 	if err := d.admitChart(chart(1, "b.example.com")); err == nil || !strings.Contains(err.Error(), "b.example.com") {
 		t.Errorf("got %v", err)
 	}
@@ -81,7 +82,7 @@ func TestAHostThatIsNotAllowedIsRefused(t *testing.T) {
 // Until it is known which charts are needed, none is dropped: commits settle before that.
 func TestHeadsOfDependenciesStayUntilTheNeedIsKnown(t *testing.T) {
 	t.Parallel()
-	tn := newTenure(Source{})
+	tn := newTenure(source.Source{})
 	tn.heads = map[string]mirror.Head{}
 	for i := range 2 * maxDependencies {
 		ref := chart(i, "a.example.com").Ref()
@@ -99,7 +100,7 @@ func TestHeadsOfDependenciesStayUntilTheNeedIsKnown(t *testing.T) {
 func TestARepositoryThatTakesTheTimeOfOthersIsPutOff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := &dependencies{t: newTenure(Source{})}
+		d := &dependencies{t: newTenure(source.Source{})}
 		ctx, cancel := context.WithTimeoutCause(t.Context(), dependTime, errDependTime)
 		defer cancel()
 		<-ctx.Done()
@@ -116,19 +117,19 @@ func TestARepositoryThatTakesTheTimeOfOthersIsPutOff(t *testing.T) {
 }
 
 // dependent is a tenure of a source whose default branch has, in folders, charts that depend on charts of repositories.
-func dependent(t *testing.T, charts map[string]depend.Chart) (*tenure, Source) {
+func dependent(t *testing.T, charts map[string]depend.Chart) (*tenure, source.Source) {
 	t.Helper()
 	files := gittest.Files{}
-	s := Source{Name: "shop", HasDependencies: true, Allow: []string{"a.example.com"}, Folders: map[string][]Folder{}}
+	s := source.Source{Name: "shop", HasDependencies: true, Allow: []string{"a.example.com"}, Folders: map[string][]source.Folder{}}
 	for _, folder := range slices.Sorted(maps.Keys(charts)) {
 		c := charts[folder]
 		files[folder+"/Chart.yaml"] = fmt.Sprintf("apiVersion: v2\nname: web\nversion: 1.0.0\ndependencies:\n- {name: %s, version: %s, repository: %s}\n", c.Name, c.Version, c.Repository)
-		s.Folders[RefHead] = append(s.Folders[RefHead], Folder{Path: folder})
+		s.Folders[source.RefHead] = append(s.Folders[source.RefHead], source.Folder{Path: folder})
 	}
 	tn := newTenure(s)
 	var commit git.Hash
 	tn.mirror, commit = fetchedFiles(t, files)
-	tn.heads = map[string]mirror.Head{RefHead: {Ref: RefHead, Object: commit, Commit: commit}}
+	tn.heads = map[string]mirror.Head{source.RefHead: {Ref: source.RefHead, Object: commit, Commit: commit}}
 	return tn, s
 }
 
@@ -138,12 +139,12 @@ func TestWhatWasFetchedFromAHostThatIsNotAllowedAnyMoreIsNeeded(t *testing.T) {
 	t.Parallel()
 	c := chart(1, "b.example.com")
 	tn, s := dependent(t, map[string]depend.Chart{"deploy": c})
-	tn.heads[c.Ref()] = mirror.Head{Ref: c.Ref(), Object: tn.heads[RefHead].Commit, Commit: tn.heads[RefHead].Commit}
+	tn.heads[c.Ref()] = mirror.Head{Ref: c.Ref(), Object: tn.heads[source.RefHead].Commit, Commit: tn.heads[source.RefHead].Commit}
 	p := &plan{}
 	if err := tn.fetchDependencies(t.Context(), upstream.Remote{URL: &url.URL{Scheme: "https", Host: "git.example.com"}}, s, p); err != nil {
 		t.Fatal(err)
 	}
-	if !p.needed[c.Ref()] || len(p.troubles) != 1 || !strings.Contains(p.troubles[0].text, "b.example.com") {
+	if !p.needed[c.Ref()] || len(p.troubles) != 1 || !strings.Contains(p.troubles[0].Text, "b.example.com") {
 		t.Errorf("needed are %v, told %v", p.needed, p.troubles)
 	}
 }
@@ -152,7 +153,7 @@ func TestWhatWasFetchedFromAHostThatIsNotAllowedAnyMoreIsNeeded(t *testing.T) {
 func TestNoDependencyIsDroppedWhileAFolderCannotBeRead(t *testing.T) {
 	t.Parallel()
 	tn, s := dependent(t, map[string]depend.Chart{"deploy": chart(1, "b.example.com")})
-	s.Folders[RefHead] = append(s.Folders[RefHead], Folder{Path: "x", Rules: "not canonical"})
+	s.Folders[source.RefHead] = append(s.Folders[source.RefHead], source.Folder{Path: "x", Rules: "not canonical"})
 	p := &plan{}
 	if err := tn.fetchDependencies(t.Context(), upstream.Remote{URL: &url.URL{Scheme: "https", Host: "git.example.com"}}, s, p); err != nil {
 		t.Fatal(err)
@@ -167,7 +168,7 @@ func TestADependencyThatAnotherReplicaPublishedIsKept(t *testing.T) {
 	t.Parallel()
 	c := chart(1, "a.example.com")
 	tn, s := dependent(t, map[string]depend.Chart{"deploy": c})
-	tn.heads[c.Ref()] = mirror.Head{Ref: c.Ref(), Commit: tn.heads[RefHead].Commit}
+	tn.heads[c.Ref()] = mirror.Head{Ref: c.Ref(), Commit: tn.heads[source.RefHead].Commit}
 	p := &plan{}
 	if err := tn.fetchDependencies(t.Context(), upstream.Remote{URL: &url.URL{Scheme: "https", Host: "git.example.com"}}, s, p); err != nil {
 		t.Fatal(err)
@@ -213,7 +214,7 @@ func TestARepositoryThatTookAllTimeIsAskedLast(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, one := range p.troubles {
-				told[i] += one.text[:len("a/Chart.yaml")] + " "
+				told[i] += one.Text[:len("a/Chart.yaml")] + " "
 			}
 			nap(2 * mostBackoff) // until nothing is put off
 		}
@@ -259,8 +260,8 @@ func TestALookIsRefusedForWhatTheFolderLacks(t *testing.T) {
 			tn.loop.o.deps.Charts = refusingCharts{err: tc.err}
 			if tc.isHere {
 				tn.heads[c.Ref()] = mirror.Head{
-					Ref: c.Ref(), Object: tn.heads[RefHead].Commit,
-					Commit: tn.heads[RefHead].Commit,
+					Ref: c.Ref(), Object: tn.heads[source.RefHead].Commit,
+					Commit: tn.heads[source.RefHead].Commit,
 				}
 			}
 			err := tn.lookDependencies(t.Context(),

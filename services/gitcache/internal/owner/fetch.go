@@ -67,7 +67,7 @@ func (t *tenure) fetchCommits(ctx context.Context, r upstream.Remote, l *gitwire
 			continue
 		}
 		if !l.AllowsAny() {
-			p.dropRef(ref, fmt.Sprintf("commit %s of %s is not in the history of a wanted branch, and %s hands out only refs. Make a branch or tag for it", id.Short(), s.nameUsers(ref), r.URL.Host))
+			p.dropRef(ref, fmt.Sprintf("commit %s of %s is not in the history of a wanted branch, and %s hands out only refs. Make a branch or tag for it", id.Short(), s.NameUsers(ref), r.URL.Host))
 			continue
 		}
 		err := t.fetchInto(ctx, r, l, []git.Hash{id}, t.mirror)
@@ -75,7 +75,7 @@ func (t *tenure) fetchCommits(ctx context.Context, r upstream.Remote, l *gitwire
 			return ctx.Err()
 		}
 		if err != nil {
-			p.dropFor(ref, err, fmt.Sprintf("commit %s of %s can't be fetched: %s", id.Short(), s.nameUsers(ref), err.Error()))
+			p.dropFor(ref, err, fmt.Sprintf("commit %s of %s can't be fetched: %s", id.Short(), s.NameUsers(ref), err.Error()))
 		}
 	}
 	return nil

@@ -15,6 +15,7 @@ import (
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
 	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
+	"fairlead.dev/services/gitcache/internal/source"
 	"fairlead.dev/services/gitcache/internal/submodule"
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
@@ -24,7 +25,7 @@ const maxSubmoduleDepth = 8
 
 // gatherModules fetches the submodules of what was found, and drops what is not whole without them. No host is asked
 // while all of them are here.
-func (t *tenure) gatherModules(ctx context.Context, r upstream.Remote, s Source, p *plan) error {
+func (t *tenure) gatherModules(ctx context.Context, r upstream.Remote, s source.Source, p *plan) error {
 	if !s.Submodules {
 		clear(t.whole)
 		return nil
@@ -61,10 +62,10 @@ func (t *tenure) gatherModules(ctx context.Context, r upstream.Remote, s Source,
 }
 
 // describeIncomplete says what is missing and what is kept.
-func (t *tenure) describeIncomplete(s Source, ref string, commit git.Hash, err error) string {
+func (t *tenure) describeIncomplete(s source.Source, ref string, commit git.Hash, err error) string {
 	what := fmt.Sprintf("ref %q", ref)
 	if s.Wants[ref] > 0 {
-		what += " of " + s.nameUsers(ref)
+		what += " of " + s.NameUsers(ref)
 	}
 	kept := "Nothing of it is published"
 	if old, known := t.heads[ref]; known {
@@ -118,7 +119,7 @@ func (g *gatherer) gatherAll(ctx context.Context, commit git.Hash) (ids []git.Ha
 			err = g.bringModule(ctx, m)
 		}
 		if err == nil && g.t.mirror.CombinationOf(m.Commit) != "" { // it has files of other sources
-			err = errCombined
+			err = source.ErrCombined
 		}
 		if err != nil {
 			return fmt.Errorf("submodule %q at commit %s of %s: %w", joinPath(p.path, m.Path), m.Commit.Short(), redactURL(m.URL), err)

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"fairlead.dev/services/gitcache/internal/source"
 )
 
 // TestWhoGetsTheLeaseBeforeItIsToldPollsAsTheOwnerBefore: a try for the lease may be on its way to the store
@@ -22,7 +24,7 @@ func TestWhoGetsTheLeaseBeforeItIsToldPollsAsTheOwnerBefore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				tn := newTenure(Source{UID: "u1"})
+				tn := newTenure(source.Source{UID: "u1"})
 				tn.loop.o.loops["u1"] = tn.loop
 				tn.loop.o.Expect("u1")
 				due, handed := tn.loop.place.beginTenure()
@@ -57,7 +59,7 @@ func TestWhoGetsTheLeaseBeforeItIsToldPollsAsTheOwnerBefore(t *testing.T) {
 func TestWhoIsToldWhileItsTenureBeginsPollsAsTheOwnerBefore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		tn := newTenure(Source{UID: "u1"})
+		tn := newTenure(source.Source{UID: "u1"})
 		tn.loop.o.loops["u1"] = tn.loop
 		_, back, ok := tn.loop.o.Borrow(t.Context(), "u1")
 		if !ok {

@@ -17,6 +17,7 @@ import (
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
 	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
+	"fairlead.dev/services/gitcache/internal/source"
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
@@ -39,8 +40,8 @@ type look struct {
 
 // lookOf is what a look is for.
 type lookOf struct {
-	ref    string // canonical
-	folder Folder // whose charts get what they depend on
+	ref    string        // canonical
+	folder source.Folder // whose charts get what they depend on
 }
 
 // looked is what a look found.
@@ -53,7 +54,7 @@ type looked struct {
 // Look fetches a revision that no service follows, by the rules of the source, and returns its commit. The revision
 // becomes no head: nobody else sees it, and no poll asks for it. What charts in the folder depend on is fetched, too.
 // The owner of the source does it, between two polls.
-func (o *Owner) Look(ctx context.Context, uid, ref string, folder Folder) (git.Hash, error) {
+func (o *Owner) Look(ctx context.Context, uid, ref string, folder source.Folder) (git.Hash, error) {
 	l := o.loopOf(uid)
 	if l == nil || !l.currentState().Owned {
 		return git.Hash{}, refusal.New(refusal.Unavailable, "the source has another owner by now: try again")
@@ -96,9 +97,7 @@ func (t *tenure) lookUp(ctx context.Context, k look) {
 // lookAt asks upstream for one revision and fetches it as a poll would, and keeps nothing else of it: heads, problem
 // and schedule stay as they are.
 func (t *tenure) lookAt(ctx context.Context, of lookOf) looked {
-	s, ref := t.loop.currentSource(), of.ref
-	s.Folders = map[string][]Folder{ref: {of.folder}}
-	s.Wants, s.only, s.Users = map[string]int{ref: 1}, ref, nil
+	s, ref := t.loop.currentSource().ForLook(of.ref, of.folder), of.ref
 	switch {
 	case !t.lease.Valid():
 		return looked{err: refusal.New(refusal.Unavailable, "source %q has no owner right now: try again", s.Name)}
@@ -118,7 +117,7 @@ func (t *tenure) lookAt(ctx context.Context, of lookOf) looked {
 	defer t.setAside()()
 	commit, err := t.lookFor(ctx, s, ref)
 	if err == nil && t.mirror.CombinationOf(commit) != "" {
-		err = refusal.New(refusal.NotFound, "source %q at %s: %s", s.Name, commit.Short(), errCombined)
+		err = refusal.New(refusal.NotFound, "source %q at %s: %s", s.Name, commit.Short(), source.ErrCombined)
 	}
 	if err != nil {
 		span.SetStatus(codes.Error, "look")
@@ -147,7 +146,7 @@ func (t *tenure) setAside() (back func()) {
 	}
 }
 
-func (t *tenure) lookFor(ctx context.Context, s Source, ref string) (commit git.Hash, err error) {
+func (t *tenure) lookFor(ctx context.Context, s source.Source, ref string) (commit git.Hash, err error) {
 	switch {
 	case s.Charts:
 		return t.lookForChart(ctx, s, ref)
@@ -175,7 +174,7 @@ func (t *tenure) lookFor(ctx context.Context, s Source, ref string) (commit git.
 	}
 	f := p.found[ref]
 	if f == nil {
-		return commit, p.troubles[0].refusalError(s)
+		return commit, refuseTrouble(s, p.troubles[0])
 	}
 	if err := t.lookDependencies(ctx, r, s, p); err != nil {
 		return commit, t.refusalError(s, ref, err)
@@ -189,7 +188,7 @@ func (t *tenure) lookFor(ctx context.Context, s Source, ref string) (commit git.
 
 // lookDependencies fetches what charts in the folder that is looked at depend on, and the bases of its kustomization,
 // at a revision that no service follows. These become heads as any others: they are what they are at every revision.
-func (t *tenure) lookDependencies(ctx context.Context, r upstream.Remote, s Source, p *plan) error {
+func (t *tenure) lookDependencies(ctx context.Context, r upstream.Remote, s source.Source, p *plan) error {
 	before := len(p.troubles)
 	if err := t.bringDependencies(ctx, r, s, p); err != nil {
 		return err
@@ -203,15 +202,15 @@ func (t *tenure) lookDependencies(ctx context.Context, r upstream.Remote, s Sour
 		}
 	}
 	for _, is := range p.troubles[before:] {
-		if !is.isHere { // else the folder lacks nothing
-			return is.refusalError(s)
+		if !is.IsHere { // else the folder lacks nothing
+			return refuseTrouble(s, is)
 		}
 	}
 	return nil
 }
 
 // lookForChart is lookFor for a chart and a version.
-func (t *tenure) lookForChart(ctx context.Context, s Source, ref string) (commit git.Hash, err error) {
+func (t *tenure) lookForChart(ctx context.Context, s source.Source, ref string) (commit git.Hash, err error) {
 	id, isHash := git.ParseHash(ref)
 	if _, _, ok := catalog.ParseChartRef(ref); !ok && !isHash {
 		return commit, refusal.New(refusal.NotFound, "source %q is a repository of charts and has no ref %s. Name chart:NAME@VERSION", s.Name, ref)
@@ -244,22 +243,22 @@ func (t *tenure) lookForChart(ctx context.Context, s Source, ref string) (commit
 	}
 	f := p.found[ref]
 	if f == nil {
-		return commit, p.troubles[0].refusalError(s)
+		return commit, refuseTrouble(s, p.troubles[0])
 	}
 	return f.commit, nil
 }
 
 // notFoundError says why a chart or an artifact was not found: upstream does not have it, or refuses it.
-func notFoundError(s Source, is trouble) error {
+func notFoundError(s source.Source, is source.Trouble) error {
 	reason := refusal.Precondition
-	if is.isMissing {
+	if is.IsMissing {
 		reason = refusal.NotFound
 	}
-	return refusal.New(reason, "source %q: %s", s.Name, is.text)
+	return refusal.New(reason, "source %q: %s", s.Name, is.Text)
 }
 
 // lookUpstream finds a revision upstream and fetches it.
-func (t *tenure) lookUpstream(ctx context.Context, r upstream.Remote, s Source, ref string) (*plan, error) {
+func (t *tenure) lookUpstream(ctx context.Context, r upstream.Remote, s source.Source, ref string) (*plan, error) {
 	names := t.wantedNames(s)
 	if other := namesakeOf(ref); other != "" {
 		names.Refs = append(names.Refs, other) // to say which other kind of ref may be meant
@@ -285,11 +284,11 @@ func (t *tenure) lookUpstream(ctx context.Context, r upstream.Remote, s Source, 
 }
 
 // missingError says that upstream does not have a revision.
-func missingError(s Source, l *gitwire.Listing, ref string, is trouble) error {
-	name, isBranch := strings.CutPrefix(ref, branchPrefix)
+func missingError(s source.Source, l *gitwire.Listing, ref string, is source.Trouble) error {
+	name, isBranch := strings.CutPrefix(ref, source.BranchPrefix)
 	switch other := namesakeOf(ref); {
-	case !is.isMissing || strings.HasPrefix(ref, catalog.SemverPrefix):
-		return refusal.New(refusal.NotFound, "source %q: %s", s.Name, is.text)
+	case !is.IsMissing || strings.HasPrefix(ref, catalog.SemverPrefix):
+		return refusal.New(refusal.NotFound, "source %q: %s", s.Name, is.Text)
 	case !l.Refs[other].IsZero():
 		return refusal.New(refusal.NotFound, "source %q has no ref %s, and it has %s: name that", s.Name, ref, other)
 	case isBranch:
@@ -298,13 +297,13 @@ func missingError(s Source, l *gitwire.Listing, ref string, is trouble) error {
 	return refusal.New(refusal.NotFound, "source %q has no ref %s. Push it, or correct the name", s.Name, ref)
 }
 
-// refusalError is a look's error for a trouble. What the host kept back may be there in a moment.
-func (is trouble) refusalError(s Source) error {
+// refuseTrouble is a look's error for a trouble. What the host kept back may be there in a moment.
+func refuseTrouble(s source.Source, is source.Trouble) error {
 	reason := refusal.Precondition
-	if isPassing(is.cause) {
+	if isPassing(is.Cause) {
 		reason = refusal.Unavailable
 	}
-	return refusal.New(reason, "source %q: %s", s.Name, is.text)
+	return refusal.New(reason, "source %q: %s", s.Name, is.Text)
 }
 
 // isPassing tells errors that go by themselves.
@@ -314,7 +313,7 @@ func isPassing(err error) bool {
 }
 
 // refusalError puts an error of a look into words, and tells those that go by themselves from the others.
-func (t *tenure) refusalError(s Source, ref string, err error) error {
+func (t *tenure) refusalError(s source.Source, ref string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -325,5 +324,5 @@ func (t *tenure) refusalError(s Source, ref string, err error) error {
 	if !ok {
 		return refusal.New(refusal.Precondition, "source %q: %s can't be used: %v", s.Name, ref, err)
 	}
-	return trouble{text: known.Message, cause: known}.refusalError(s)
+	return refuseTrouble(s, source.Trouble{Text: known.Message, Cause: known})
 }

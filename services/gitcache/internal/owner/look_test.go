@@ -14,6 +14,7 @@ import (
 	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/pack"
 	"fairlead.dev/services/gitcache/internal/pause"
+	"fairlead.dev/services/gitcache/internal/source"
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
@@ -38,7 +39,7 @@ func TestALookThatBreaksALimitHoldsNoPollBack(t *testing.T) {
 	}
 	host := &tooLarge{}
 	o := New(Config{}, Deps{Fetcher: host, Metrics: metrics, Tracer: noop.NewTracerProvider().Tracer("")})
-	tn := &tenure{loop: newLoop(o, Source{Name: "shop"}), work: newWork(), lookPauses: pause.Pauses{}}
+	tn := &tenure{loop: newLoop(o, source.Source{Name: "shop"}), work: newWork(), lookPauses: pause.Pauses{}}
 	fetches := func(commit string) bool {
 		before := host.fetches
 		if err := tn.fetchInto(t.Context(), upstream.Remote{URL: &url.URL{Scheme: "https", Host: "git.example.com"}}, nil, []git.Hash{git.HashOf(commit)}, nil); err == nil {

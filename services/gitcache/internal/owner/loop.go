@@ -17,6 +17,7 @@ import (
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/pause"
+	"fairlead.dev/services/gitcache/internal/source"
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
@@ -45,14 +46,14 @@ type loop struct {
 	place handover
 
 	mu     sync.Mutex // guards what follows
-	source Source
+	source source.Source
 	now    State
 	good   time.Time // end of the last good poll, or begin of the tenure
 	away   bool      // the last poll failed because the host did not answer as it should
 	asked  hourly    // requests to upstream
 }
 
-func newLoop(o *Owner, s Source) *loop {
+func newLoop(o *Owner, s source.Source) *loop {
 	return &loop{
 		o: o, uid: s.UID, source: s, wake: make(chan struct{}, 1), back: make(chan struct{}, 1),
 		parts: make(chan struct{}, 1), looks: make(chan look, mostLooks), done: make(chan struct{}), place: newHandover(),
@@ -75,9 +76,9 @@ func (l *loop) run(ctx context.Context) {
 func LeaseKey(uid string) string { return "source/" + uid }
 
 // changeSource takes in what the catalog says now.
-func (l *loop) changeSource(s Source) {
+func (l *loop) changeSource(s source.Source) {
 	l.mu.Lock()
-	same, combined := l.source.equalTo(s), l.source.IsCurrent == s.IsCurrent && sameCombinations(l.source.Combinations, s.Combinations)
+	same, combined := l.source.AsksSame(s), l.source.IsCurrent == s.IsCurrent && source.SameCombinations(l.source.Combinations, s.Combinations)
 	l.source = s
 	l.mu.Unlock()
 	if !same {
@@ -98,7 +99,7 @@ func signalOnce(c chan struct{}) {
 }
 
 // currentSource is the source as it is now. However many refs a poll has troubles with, it looks at the services once.
-func (l *loop) currentSource() Source {
+func (l *loop) currentSource() source.Source {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.source
@@ -141,11 +142,11 @@ type tenure struct {
 	// seen are the refs whose heads upstream itself has told in this tenure. Of all others what was
 	// published may be newer than what the mirror remembers.
 	seen    map[string]bool
-	problem Problem
+	problem source.Problem
 	// What was wrong in the last poll, and why it failed; and what is wrong with combinations.
-	troubles []trouble
+	troubles []source.Trouble
 	failure  error
-	apart    []trouble
+	apart    []source.Trouble
 	found    string // trace of the poll that found what is to be published; "" once it is
 
 	dirty     bool      // there is something to publish
@@ -315,7 +316,7 @@ func (t *tenure) pollSoon() {
 // whose pauses may be long by now; the budget of the host spreads their polls. The other replicas are told once per
 // outage. A poll that fails although the host answered another one shows that the outage goes on: its end is announced,
 // and heard of, again.
-func (t *tenure) noteHost(ctx context.Context, s Source, err error) {
+func (t *tenure) noteHost(ctx context.Context, s source.Source, err error) {
 	is := isUnanswered(err)
 	t.loop.mu.Lock()
 	was := t.loop.away
@@ -366,11 +367,11 @@ func hostOf(text string) string {
 }
 
 // schedulePoll sets the time of the next poll.
-func (t *tenure) schedulePoll(s Source, err error, retryAfter time.Duration) {
+func (t *tenure) schedulePoll(s source.Source, err error, retryAfter time.Duration) {
 	now := time.Now()
 	if err == nil {
 		t.failures = 0
-		t.pollAt, t.notBefore = now.Add(retry.Spread(s.pollInterval())), time.Time{}
+		t.pollAt, t.notBefore = now.Add(retry.Spread(s.PollInterval())), time.Time{}
 	} else {
 		t.notBefore = now.Add(retryAfter)
 		if t.failures == 0 || !t.planned.After(now) { // else webhooks during an outage would lengthen the pause with each push
@@ -438,7 +439,7 @@ func (t *tenure) publishHeads(ctx context.Context) error {
 
 // claimEpoch takes the next epoch. The heads that were published last stand wherever this replica has not seen upstream
 // for itself: a head that upstream has lost meanwhile, or that can't be fetched right now.
-func (t *tenure) claimEpoch(ctx context.Context, s Source) error {
+func (t *tenure) claimEpoch(ctx context.Context, s source.Source) error {
 	claimed, err := t.loop.o.deps.Console.Claim(ctx, s.Name, s.UID, t.loop.o.cfg.Replica)
 	if err != nil {
 		return err
@@ -465,13 +466,13 @@ func (t *tenure) claimEpoch(ctx context.Context, s Source) error {
 
 // takeOverProblem has a fault that was published before keep its beginning: it outlasts the gitcache that found it. The
 // first poll says whether it goes on, and of combinations the first run over them.
-func (t *tenure) takeOverProblem(ctx context.Context, s Source, published Problem) {
+func (t *tenure) takeOverProblem(ctx context.Context, s source.Source, published source.Problem) {
 	t.apart = combinationTroubles(s, published)
 	own := t.problem
 	t.problem = published
 	if t.polled {
 		t.judgeProblem(ctx, s, false)
-		t.problem.keepBeginning(own)
+		t.problem.KeepBeginning(own)
 	}
 	if !published.IsWhole() || t.polled && t.failure == nil {
 		return

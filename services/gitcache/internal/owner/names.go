@@ -7,12 +7,13 @@ import (
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
 	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/semver"
+	"fairlead.dev/services/gitcache/internal/source"
 )
 
 // wantedNames are the refs that a poll asks upstream for: those that are wanted, and nothing else of what can be many
 // thousands.
-func (t *tenure) wantedNames(s Source) (n gitwire.Names) {
-	for _, ref := range wantedRefs(s) {
+func (t *tenure) wantedNames(s source.Source) (n gitwire.Names) {
+	for _, ref := range s.WantedRefs() {
 		switch {
 		case git.IsHash(ref):
 			if t.missesCommit(ref) {
@@ -39,9 +40,9 @@ func (t *tenure) missesCommit(commit string) bool {
 
 // noteLacking notes which wanted refs a listing lacks, and tells whether namesakes have to be asked for that were not
 // yet.
-func (t *tenure) noteLacking(s Source, l *gitwire.Listing) (again bool) {
+func (t *tenure) noteLacking(s source.Source, l *gitwire.Listing) (again bool) {
 	lacking := map[string]bool{}
-	for _, ref := range wantedRefs(s) {
+	for _, ref := range s.WantedRefs() {
 		if _, ok := l.Refs[ref]; ok || namesakeOf(ref) == "" {
 			continue
 		}
@@ -54,11 +55,11 @@ func (t *tenure) noteLacking(s Source, l *gitwire.Listing) (again bool) {
 
 // namesakeOf is the tag that is called like a branch, or the branch that is called like a tag; "" for other refs.
 func namesakeOf(ref string) string {
-	if name, ok := strings.CutPrefix(ref, branchPrefix); ok {
-		return tagPrefix + name
+	if name, ok := strings.CutPrefix(ref, source.BranchPrefix); ok {
+		return source.TagPrefix + name
 	}
-	if name, ok := strings.CutPrefix(ref, tagPrefix); ok {
-		return branchPrefix + name
+	if name, ok := strings.CutPrefix(ref, source.TagPrefix); ok {
+		return source.BranchPrefix + name
 	}
 	return ""
 }

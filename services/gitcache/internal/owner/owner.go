@@ -1,3 +1,11 @@
+// Package owner runs one loop per source that this replica owns: take the lease, claim an epoch from the
+// console, then poll, fetch and publish until the lease is lost, the source is deleted or somebody
+// with a higher epoch has taken over.
+//
+// Invariants: what is published was fetched and is durable in the mirror, or was published before; a
+// head never vanishes because upstream failed; what has to be signed was verified before it is published and
+// before its submodules are asked for; a refused publish ends the tenure; without the console polling goes
+// on and what was learned is published later.
 package owner
 
 import (
@@ -21,12 +29,10 @@ import (
 	"fairlead.dev/services/gitcache/internal/fetch/chartrepo"
 	"fairlead.dev/services/gitcache/internal/fetch/registry"
 	"fairlead.dev/services/gitcache/internal/mirror"
+	"fairlead.dev/services/gitcache/internal/source"
 )
 
 const (
-	// defaultInterval and minInterval of polls, as the catalog documents them.
-	defaultInterval = 2 * time.Minute
-	minInterval     = 5 * time.Second
 	// followPause gathers changes of the catalog: each costs a look at all sources, 5 ms for 1,000 of them,
 	// and every commit of any is one.
 	followPause = 100 * time.Millisecond
@@ -196,7 +202,7 @@ func (o *Owner) removeMirrors(ctx context.Context, present map[string]bool) {
 	}
 }
 
-func (o *Owner) assignSource(ctx context.Context, s Source, running *sync.WaitGroup) {
+func (o *Owner) assignSource(ctx context.Context, s source.Source, running *sync.WaitGroup) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if l, ok := o.loops[s.UID]; ok {
@@ -287,6 +293,22 @@ func (o *Owner) HostAnswered(ctx context.Context, host string) {
 	if retry.Sleep(ctx, retry.Between(0, announceSpread)) {
 		o.wakeHost(host, nil)
 	}
+}
+
+// State is what is known of an owned source right now.
+type State struct {
+	Owned              bool
+	Epoch              int64
+	LastPoll, NextPoll time.Time
+	Heads              []mirror.Head
+	Problem            source.Problem
+	// StaleSince is since when upstream has not answered as it should; zero: the last poll went well.
+	StaleSince time.Time
+	// UpstreamRequests in the last hour, by this replica.
+	UpstreamRequests int
+	// The size of the mirror on the disk.
+	MirrorBytes int64
+	MirrorPacks int
 }
 
 // State tells what is known of a source; false if it is not in the catalog.

@@ -6,13 +6,14 @@ import (
 
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/gitcache/internal/git"
+	"fairlead.dev/services/gitcache/internal/source"
 )
 
 // takePins makes heads of the commits that services are pinned to and that are here, when a poll fails or is not due: a
 // rollback waits neither for upstream nor for what is new there. What speaks against a commit is left for the next poll
 // to report.
-func (t *tenure) takePins(ctx context.Context, s Source) (moved bool) {
-	p, isGit := &plan{found: t.newPins(s), seen: map[string]bool{}}, s.isGit()
+func (t *tenure) takePins(ctx context.Context, s source.Source) (moved bool) {
+	p, isGit := &plan{found: t.newPins(s), seen: map[string]bool{}}, s.IsGit()
 	if len(p.found) == 0 || t.mirror.Doubted() || isGit && t.preparePins(ctx, s, p) != nil {
 		return false
 	}
@@ -21,7 +22,7 @@ func (t *tenure) takePins(ctx context.Context, s Source) (moved bool) {
 }
 
 // newPins are the commits that services are pinned to and that are here, and are no heads yet.
-func (t *tenure) newPins(s Source) map[string]*found {
+func (t *tenure) newPins(s source.Source) map[string]*found {
 	pins := map[string]*found{}
 	for ref := range s.Wants {
 		id, isHash := git.ParseHash(ref)
@@ -29,7 +30,7 @@ func (t *tenure) newPins(s Source) map[string]*found {
 			continue
 		}
 		f := &found{object: id}
-		if !s.isGit() {
+		if !s.IsGit() {
 			f.commit = f.object
 			f.signedBy = t.signerOf(f)
 		}
@@ -56,7 +57,7 @@ func (t *tenure) pinNow(ctx context.Context) {
 
 // preparePins does with commits what a poll does before it makes heads of them. Submodules and charts of repositories
 // are fetched only if they are not here.
-func (t *tenure) preparePins(ctx context.Context, s Source, p *plan) error {
+func (t *tenure) preparePins(ctx context.Context, s source.Source, p *plan) error {
 	r, err := t.remoteOf(ctx, s)
 	if err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 	"fairlead.dev/services/gitcache/internal/helm"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/semver"
+	"fairlead.dev/services/gitcache/internal/source"
 )
 
 // plan is what a listing means for the wanted refs.
@@ -29,7 +30,7 @@ type plan struct {
 	dependencies map[string]mirror.Head
 	needed       map[string]bool // refs of charts that others depend on, and of bases, in folders of services
 	moved        bool            // heads of refs, before charts that others depend on are fetched
-	troubles     []trouble
+	troubles     []source.Trouble
 	// unverified are faults of the source's host that kept signatures of charts and artifacts back, by ref.
 	unverified map[string]error
 	// err is the first fault of the source's host that kept single refs back. The poll goes on, and fails with it at
@@ -58,10 +59,10 @@ type found struct {
 	commit git.Hash
 }
 
-func (t *tenure) makePlan(s Source, l *gitwire.Listing) *plan {
+func (t *tenure) makePlan(s source.Source, l *gitwire.Listing) *plan {
 	p := &plan{fresh: t.mirror.Doubted(), found: map[string]*found{}, seen: map[string]bool{}}
 	if l.Empty() {
-		p.troubles = append(p.troubles, trouble{text: t.describeEmptied()})
+		p.troubles = append(p.troubles, source.Trouble{Text: t.describeEmptied()})
 		return p
 	}
 	o := t.mirror.Objects()
@@ -71,7 +72,7 @@ func (t *tenure) makePlan(s Source, l *gitwire.Listing) *plan {
 	}
 	has := func(id git.Hash) bool { return !p.fresh && o.Has(id) }
 	lacking := map[string]git.Hash{} // by ref
-	for _, ref := range wantedRefs(s) {
+	for _, ref := range s.WantedRefs() {
 		f, why := t.findRef(s, l, ref)
 		if f == nil {
 			p.noteMissing(ref, why)
@@ -102,15 +103,15 @@ func (t *tenure) forgetObjects(o *mirror.Objects) {
 }
 
 // findRef looks a wanted ref up in a listing; nil and why, if it is not there.
-func (t *tenure) findRef(s Source, l *gitwire.Listing, ref string) (*found, string) {
+func (t *tenure) findRef(s source.Source, l *gitwire.Listing, ref string) (*found, string) {
 	if id, ok := git.ParseHash(ref); ok {
 		return &found{object: id}, ""
 	}
 	if strings.HasPrefix(ref, catalog.TagPrefix) || strings.HasPrefix(ref, catalog.DigestPrefix) {
-		return nil, fmt.Sprintf("%s names %q, which is of a registry, and the source is a Git repository. Write a branch, refs/tags/NAME or a commit, or name a source with spec.oci", s.nameUsers(ref), ref)
+		return nil, fmt.Sprintf("%s names %q, which is of a registry, and the source is a Git repository. Write a branch, refs/tags/NAME or a commit, or name a source with spec.oci", s.NameUsers(ref), ref)
 	}
 	if _, _, ok := catalog.ParseChartRef(ref); ok {
-		return nil, fmt.Sprintf("%s names chart %q, and the source is a Git repository. Write the ref and the path in the service, or name a source with spec.helm", s.nameUsers(ref), catalog.ShowRef(ref))
+		return nil, fmt.Sprintf("%s names chart %q, and the source is a Git repository. Write the ref and the path in the service, or name a source with spec.helm", s.NameUsers(ref), catalog.ShowRef(ref))
 	}
 	if text, ok := strings.CutPrefix(ref, catalog.SemverPrefix); ok {
 		return t.chooseTag(s, l, ref, text)
@@ -123,10 +124,10 @@ func (t *tenure) findRef(s Source, l *gitwire.Listing, ref string) (*found, stri
 
 // chooseTag finds the tag for a range. A head never goes back to a lower version because a tag was deleted:
 // that is a lost ref as any other.
-func (t *tenure) chooseTag(s Source, l *gitwire.Listing, ref, text string) (*found, string) {
+func (t *tenure) chooseTag(s source.Source, l *gitwire.Listing, ref, text string) (*found, string) {
 	r, err := semver.Parse(text)
 	if err != nil {
-		return nil, fmt.Sprintf("ref %q of %s: %s", ref, s.nameUsers(ref), err)
+		return nil, fmt.Sprintf("ref %q of %s: %s", ref, s.NameUsers(ref), err)
 	}
 	choice := r.Choose(maps.Keys(l.Refs))
 	old, known := t.heads[ref]
@@ -182,13 +183,13 @@ func tipsOf(l *gitwire.Listing, wanted iter.Seq[git.Hash]) map[git.Hash]git.Hash
 // noteMissing notes that upstream does not have a ref.
 func (p *plan) noteMissing(ref, text string) {
 	if text != "" {
-		p.troubles = append(p.troubles, trouble{ref: ref, text: text, isMissing: true})
+		p.troubles = append(p.troubles, source.Trouble{Ref: ref, Text: text, IsMissing: true})
 	}
 }
 
 func (p *plan) noteLost(ref, text string) {
 	if text != "" {
-		p.troubles = append(p.troubles, trouble{ref: ref, text: text})
+		p.troubles = append(p.troubles, source.Trouble{Ref: ref, Text: text})
 	}
 }
 
@@ -201,15 +202,70 @@ func (p *plan) dropRef(ref, text string) {
 // dropFor is drop for what an error kept back.
 func (p *plan) dropFor(ref string, cause error, text string) {
 	delete(p.found, ref)
-	p.troubles = append(p.troubles, trouble{ref: ref, text: text, cause: cause})
+	p.troubles = append(p.troubles, source.Trouble{Ref: ref, Text: text, Cause: cause})
 }
 
-// wantedRefs are the refs to follow, in order.
-func wantedRefs(s Source) []string {
-	if s.only != "" {
-		return []string{s.only}
+// describeEmptied says that upstream has no refs at all.
+func (t *tenure) describeEmptied() string {
+	if len(t.heads) == 0 {
+		return "the repository is empty. Push a first commit"
 	}
-	refs := append(slices.Collect(maps.Keys(s.Wants)), RefHead)
-	slices.Sort(refs)
-	return slices.Compact(refs)
+	return fmt.Sprintf("the repository has no refs any more. The last good heads are kept (%s). Push again, or correct the source's url", t.commitOf(source.RefHead))
+}
+
+// describeLost says that upstream does not have a wanted ref. The default branch is missed by nobody but by
+// services that use it.
+func (t *tenure) describeLost(s source.Source, l *gitwire.Listing, ref string) string {
+	if s.Wants[ref] == 0 {
+		return ""
+	}
+	what := fmt.Sprintf("ref %q", ref)
+	if ref == source.RefHead {
+		what = "the default branch"
+	}
+	kind, other := "branch", namesakeOf(ref)
+	if strings.HasPrefix(ref, source.BranchPrefix) {
+		kind = "tag"
+	}
+	_, listed := l.Refs[other]
+	h, known := t.heads[ref]
+	switch {
+	case known && listed:
+		return fmt.Sprintf("%s of %s is gone upstream; its last good commit %s is kept. A %s of that name is there: to follow it write ref: %s in the service", what, s.NameUsers(ref), h.Commit.Short(), kind, other)
+	case known:
+		return fmt.Sprintf("%s of %s is gone upstream; its last good commit %s is kept. Push it again, or change the service", what, s.NameUsers(ref), h.Commit.Short())
+	case listed:
+		return fmt.Sprintf("%s of %s does not exist upstream, and a %s of that name does. To follow it write ref: %s in the service", what, s.NameUsers(ref), kind, other)
+	}
+	return fmt.Sprintf("%s of %s does not exist upstream. Push it, or change the service", what, s.NameUsers(ref))
+}
+
+// lostTag says that the tag is gone that a range had chosen.
+func (t *tenure) lostTag(s source.Source, ref string, choice semver.Choice) string {
+	h := t.heads[ref]
+	next := "no other tag is in the range"
+	if choice.Tag != "" {
+		next = fmt.Sprintf("the highest in the range is now %s", tagName(choice.Tag))
+	}
+	return fmt.Sprintf("tag %s, which %q of %s had chosen, is gone upstream, and %s; its last good commit %s is kept. Push the tag again, or change the range so that it leaves %s out",
+		tagName(h.Resolved), ref, s.NameUsers(ref), next, h.Commit.Short(), tagName(h.Resolved))
+}
+
+// noTag says that a range finds nothing.
+func noTag(s source.Source, ref string, choice semver.Choice) string {
+	highest := "no tag is named like a version (1.2.3 or v1.2.3)"
+	if choice.Highest != "" {
+		highest = "the highest version is " + tagName(choice.Highest)
+	}
+	return fmt.Sprintf("no tag is in the range %q of %s: %s. Push a tag, or change the range", ref, s.NameUsers(ref), highest)
+}
+
+// tagName is a tag as people call it.
+func tagName(tag string) string { return fmt.Sprintf("%q", strings.TrimPrefix(tag, source.TagPrefix)) }
+
+func (t *tenure) commitOf(ref string) string {
+	if h, ok := t.heads[ref]; ok {
+		return ref + " at " + h.Commit.Short()
+	}
+	return fmt.Sprintf("%d of them", len(t.heads))
 }

@@ -24,6 +24,7 @@ import (
 	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/pause"
+	"fairlead.dev/services/gitcache/internal/source"
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
@@ -80,7 +81,7 @@ func (t *tenure) pollUpstream(ctx context.Context) error {
 		result, ctx = "moved", telemetry.Extract(ctx, t.found)
 	}
 	if err != nil {
-		troubles = append(troubles, trouble{text: err.Error()})
+		troubles = append(troubles, source.Trouble{Text: err.Error()})
 		result = "failed"
 		if known, ok := errors.AsType[*upstream.Error](err); ok {
 			result, retryAfter = string(known.Kind), known.RetryAfter
@@ -96,7 +97,7 @@ func (t *tenure) pollUpstream(ctx context.Context) error {
 }
 
 // noteResult keeps what a poll brought, and marks it for publishing if it is news.
-func (t *tenure) noteResult(ctx context.Context, s Source, moved bool, err error) {
+func (t *tenure) noteResult(ctx context.Context, s source.Source, moved bool, err error) {
 	first := !t.polled
 	t.polled = true
 	t.judgeProblem(ctx, s, moved || first)
@@ -111,8 +112,8 @@ func (t *tenure) noteResult(ctx context.Context, s Source, moved bool, err error
 }
 
 // judgeProblem puts what is wrong into words, and marks it for publishing if it is news, or there is other news.
-func (t *tenure) judgeProblem(ctx context.Context, s Source, news bool) {
-	problem := describeTroubles(s, slices.Concat(t.troubles, t.apart), t.problem, time.Now())
+func (t *tenure) judgeProblem(ctx context.Context, s source.Source, news bool) {
+	problem := s.Describe(slices.Concat(t.troubles, t.apart), t.problem, time.Now())
 	if _, isPartial := errors.AsType[*partialError](t.failure); t.failure != nil && !isPartial {
 		problem.Single = t.stillAtFault(s, problem.Single)
 	}
@@ -136,20 +137,22 @@ func (e *partialError) Unwrap() error { return e.error }
 
 // stillAtFault adds to the refs at fault those of before that are still wanted: a poll that failed says nothing new of
 // them, and a problem that lasts has one beginning.
-func (t *tenure) stillAtFault(s Source, single []RefProblem) []RefProblem {
+func (t *tenure) stillAtFault(s source.Source, single []source.RefProblem) []source.RefProblem {
 	for _, was := range t.problem.Single {
-		isTold := slices.ContainsFunc(single, func(now RefProblem) bool { return now.Ref == was.Ref })
+		isTold := slices.ContainsFunc(single, func(now source.RefProblem) bool { return now.Ref == was.Ref })
 		if s.Wants[was.Ref] > 0 && !isTold {
 			single = append(single, was)
 		}
 	}
-	slices.SortFunc(single, func(a, b RefProblem) int { return cmp.Or(cmp.Compare(a.Ref, b.Ref), cmp.Compare(a.Message, b.Message)) })
+	slices.SortFunc(single, func(a, b source.RefProblem) int {
+		return cmp.Or(cmp.Compare(a.Ref, b.Ref), cmp.Compare(a.Message, b.Message))
+	})
 	return single
 }
 
 // listAndFetch lists and, if a wanted ref moved, fetches. Troubles are with single refs and in words; err is
 // with all of upstream. A poll that finds something, or fails, begins a trace.
-func (t *tenure) listAndFetch(ctx context.Context, s Source, began time.Time) (moved bool, troubles []trouble, err error) {
+func (t *tenure) listAndFetch(ctx context.Context, s source.Source, began time.Time) (moved bool, troubles []source.Trouble, err error) {
 	p, bring, err := t.planPoll(ctx, s)
 	if err != nil || t.hasNews(p) {
 		traced, span := t.startTrace(ctx, s, began)
@@ -171,7 +174,7 @@ func (t *tenure) listAndFetch(ctx context.Context, s Source, began time.Time) (m
 
 // planPoll asks upstream what there is, and plans what to bring. planPoll is the one place where the kind of a source
 // is decided.
-func (t *tenure) planPoll(ctx context.Context, s Source) (p *plan, bring func(context.Context) (moved bool, err error), err error) {
+func (t *tenure) planPoll(ctx context.Context, s source.Source) (p *plan, bring func(context.Context) (moved bool, err error), err error) {
 	if s.Charts {
 		r, charts, err := t.listCharts(ctx, s)
 		if err != nil {
@@ -205,7 +208,7 @@ func (t *tenure) planPoll(ctx context.Context, s Source) (p *plan, bring func(co
 }
 
 // startTrace begins a trace with the span of a poll that began before it was known to be worth one.
-func (t *tenure) startTrace(ctx context.Context, s Source, began time.Time) (context.Context, trace.Span) {
+func (t *tenure) startTrace(ctx context.Context, s source.Source, began time.Time) (context.Context, trace.Span) {
 	return t.loop.o.deps.Tracer.Start(ctx, "gitcache.poll", //nolint:spancheck // the caller ends it
 		trace.WithNewRoot(), trace.WithTimestamp(began), trace.WithAttributes(attribute.String("source", s.Name)))
 }
@@ -232,7 +235,7 @@ func (t *tenure) hasNews(p *plan) bool {
 
 // listRefs asks upstream for the wanted refs. Of those that it does not have the namesakes are asked for as well, so
 // that it can be said which other kind of ref was meant: with the next polls at once, and now once more.
-func (t *tenure) listRefs(ctx context.Context, s Source) (r upstream.Remote, listing *gitwire.Listing, err error) {
+func (t *tenure) listRefs(ctx context.Context, s source.Source) (r upstream.Remote, listing *gitwire.Listing, err error) {
 	if r, err = t.remoteOf(ctx, s); err != nil {
 		return r, nil, err
 	}
@@ -252,7 +255,7 @@ func (t *tenure) listRefs(ctx context.Context, s Source) (r upstream.Remote, lis
 }
 
 // bringWanted fetches what the plan wants, and makes heads of it.
-func (t *tenure) bringWanted(ctx context.Context, r upstream.Remote, s Source, listing *gitwire.Listing, p *plan) (moved bool, err error) {
+func (t *tenure) bringWanted(ctx context.Context, r upstream.Remote, s source.Source, listing *gitwire.Listing, p *plan) (moved bool, err error) {
 	if err := t.fetchWanted(ctx, r, listing, p); err != nil {
 		t.forgetCredentials(err)
 		return false, err
@@ -281,7 +284,7 @@ func (t *tenure) bringWanted(ctx context.Context, r upstream.Remote, s Source, l
 
 // bringDependencies fetches what the folders of services need of others: charts of repositories, and bases of other
 // repositories.
-func (t *tenure) bringDependencies(ctx context.Context, r upstream.Remote, s Source, p *plan) error {
+func (t *tenure) bringDependencies(ctx context.Context, r upstream.Remote, s source.Source, p *plan) error {
 	if err := t.fetchDependencies(ctx, r, s, p); err != nil {
 		return err
 	}
@@ -298,7 +301,7 @@ func (t *tenure) settleDependencies(p *plan) (moved bool, err error) {
 }
 
 // settleHeads makes heads of what was found and brought.
-func (t *tenure) settleHeads(ctx context.Context, s Source, p *plan) (moved bool, err error) {
+func (t *tenure) settleHeads(ctx context.Context, s source.Source, p *plan) (moved bool, err error) {
 	heads, err := t.resolveHeads(ctx, s, p)
 	if err != nil {
 		return false, err

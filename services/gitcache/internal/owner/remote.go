@@ -9,11 +9,12 @@ import (
 	"fairlead.dev/services/gitcache/internal/fetch/buckets"
 	"fairlead.dev/services/gitcache/internal/fetch/chartrepo"
 	"fairlead.dev/services/gitcache/internal/fetch/registry"
+	"fairlead.dev/services/gitcache/internal/source"
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
 // remoteOf puts together whom to ask, and as whom.
-func (t *tenure) remoteOf(ctx context.Context, s Source) (upstream.Remote, error) {
+func (t *tenure) remoteOf(ctx context.Context, s source.Source) (upstream.Remote, error) {
 	u, err := parseURL(s)
 	if err != nil {
 		return upstream.Remote{}, err
@@ -32,7 +33,7 @@ func (t *tenure) remoteOf(ctx context.Context, s Source) (upstream.Remote, error
 }
 
 // readSecret gives the credentials of the source's secret, if it names one.
-func (t *tenure) readSecret(ctx context.Context, s Source, r *upstream.Remote) error {
+func (t *tenure) readSecret(ctx context.Context, s source.Source, r *upstream.Remote) error {
 	if s.Secret == "" {
 		return nil
 	}
@@ -53,7 +54,7 @@ func (t *tenure) readSecret(ctx context.Context, s Source, r *upstream.Remote) e
 
 // logIn gives the credentials of the gitcache's own identity at a cloud. The secret may still have an authority and the
 // proxy's.
-func (t *tenure) logIn(ctx context.Context, s Source, r *upstream.Remote) error {
+func (t *tenure) logIn(ctx context.Context, s source.Source, r *upstream.Remote) error {
 	c := &r.Credentials
 	if c.Password != "" || c.DockerConfig != "" || c.AccessKey != "" {
 		return &upstream.Error{
@@ -81,7 +82,7 @@ func (t *tenure) logIn(ctx context.Context, s Source, r *upstream.Remote) error 
 	return nil
 }
 
-func parseURL(s Source) (*url.URL, error) {
+func parseURL(s source.Source) (*url.URL, error) {
 	switch {
 	case s.Charts:
 		return chartrepo.ParseURL(s.URL, s.Registry)
@@ -96,7 +97,7 @@ func parseURL(s Source) (*url.URL, error) {
 // forgetCredentials makes the next poll read the secret again when upstream did not like it.
 func (t *tenure) forgetCredentials(err error) { t.forgetCredentialsOf(t.loop.currentSource(), err) }
 
-func (t *tenure) forgetCredentialsOf(s Source, err error) {
+func (t *tenure) forgetCredentialsOf(s source.Source, err error) {
 	if known, ok := errors.AsType[*upstream.Error](err); !ok || known.Kind != upstream.KindCredentials {
 		return
 	}

@@ -8,17 +8,18 @@ import (
 	"testing/synctest"
 	"time"
 
+	"fairlead.dev/services/gitcache/internal/source"
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
-func newTenure(s Source) *tenure {
+func newTenure(s source.Source) *tenure {
 	return &tenure{loop: newLoop(New(Config{}, Deps{}), s), work: newWork()}
 }
 
 func TestPollsAreSpreadOverTheirInterval(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		tn := newTenure(Source{Interval: 100 * time.Second})
+		tn := newTenure(source.Source{Interval: 100 * time.Second})
 		least, most := time.Hour, time.Duration(0)
 		for range 1000 {
 			tn.schedulePoll(tn.loop.currentSource(), nil, 0)
@@ -34,7 +35,7 @@ func TestPollsAreSpreadOverTheirInterval(t *testing.T) {
 func TestFailuresBackOffWithinBounds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		tn := newTenure(Source{})
+		tn := newTenure(source.Source{})
 		bad := errors.New("down")
 		for n := 1; n <= 100; n++ {
 			tn.schedulePoll(tn.loop.currentSource(), bad, 0)
@@ -53,7 +54,7 @@ func TestFailuresBackOffWithinBounds(t *testing.T) {
 func TestRetryAfterHoldsAgainstRefreshes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		tn := newTenure(Source{})
+		tn := newTenure(source.Source{})
 		tn.schedulePoll(tn.loop.currentSource(), &upstream.Error{Kind: upstream.KindThrottled}, time.Minute)
 		if wait := time.Until(tn.pollAt); wait < time.Minute || wait > time.Minute+firstBackoff {
 			t.Errorf("it waits %s", wait)
@@ -72,7 +73,7 @@ func TestRetryAfterHoldsAgainstRefreshes(t *testing.T) {
 func TestPollsThatAreAskedForDoNotLengthenThePause(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		tn := newTenure(Source{Interval: 30 * time.Second})
+		tn := newTenure(source.Source{Interval: 30 * time.Second})
 		bad := errors.New("down")
 		for range 3 {
 			tn.schedulePoll(tn.loop.currentSource(), bad, 0)
@@ -104,7 +105,7 @@ func TestTheFirstSuccessOfAHostWakesItsOtherSources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := New(Config{}, Deps{})
 		source := func(uid, url string, err error) *tenure {
-			tn := &tenure{loop: newLoop(o, Source{UID: uid, URL: url, Interval: 30 * time.Second}), work: newWork()}
+			tn := &tenure{loop: newLoop(o, source.Source{UID: uid, URL: url, Interval: 30 * time.Second}), work: newWork()}
 			o.loops[uid] = tn.loop
 			for range 10 {
 				tn.schedulePoll(tn.loop.currentSource(), err, 0)
@@ -163,7 +164,7 @@ func TestTheFirstSuccessOfAHostWakesItsSourcesOfOtherReplicas(t *testing.T) {
 		one, other := replica("one"), replica("other")
 		down := &upstream.Error{Kind: upstream.KindUnreachable, Message: "down"}
 		source := func(o *Owner, uid, url string) *tenure {
-			tn := &tenure{loop: newLoop(o, Source{UID: uid, URL: url, Interval: 30 * time.Second}), work: newWork()}
+			tn := &tenure{loop: newLoop(o, source.Source{UID: uid, URL: url, Interval: 30 * time.Second}), work: newWork()}
 			o.loops[uid] = tn.loop
 			tn.noteHost(t.Context(), tn.loop.currentSource(), down)
 			return tn
@@ -221,7 +222,7 @@ func TestAHostThatFailsTheWokenPollsIsAnnouncedAgain(t *testing.T) {
 			return nil
 		}})
 		down := &upstream.Error{Kind: upstream.KindUnreachable, Message: "down"}
-		tn := &tenure{loop: newLoop(o, Source{
+		tn := &tenure{loop: newLoop(o, source.Source{
 			UID: "1", URL: "https://git.example.com/a.git",
 			Interval: 30 * time.Second,
 		}), work: newWork()}
@@ -244,7 +245,7 @@ func TestAHostThatFailsTheWokenPollsIsAnnouncedAgain(t *testing.T) {
 
 func TestManyNudgesAreOne(t *testing.T) {
 	t.Parallel()
-	l := newLoop(New(Config{}, Deps{}), Source{})
+	l := newLoop(New(Config{}, Deps{}), source.Source{})
 	for range 100 {
 		l.nudgeLoop()
 	}
@@ -261,7 +262,7 @@ func TestTheFartherFromAPreferenceTheLongerTheOthersGet(t *testing.T) {
 	t.Parallel()
 	const ttl = 16 * time.Second
 	o := New(Config{TTL: ttl}, Deps{})
-	l := newLoop(o, Source{UID: "a"})
+	l := newLoop(o, source.Source{UID: "a"})
 	for p, bounds := range map[place][2]time.Duration{
 		-1: {-1, -1}, 0: {0, 0}, 1: {ttl * 5 / 8, ttl * 3 / 4}, 2: {ttl, ttl * 9 / 8}, 9: {ttl, ttl * 9 / 8},
 	} {
@@ -278,7 +279,7 @@ func TestWhoIsToldToTakeASourceDoesNotWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o := New(Config{}, Deps{Placement: place(2)})
-		l := newLoop(o, Source{UID: "a"})
+		l := newLoop(o, source.Source{UID: "a"})
 		o.loops["a"] = l
 		if err := o.Take(t.Context(), "a", Schedule{}, false); !errors.Is(err, ErrNotOwned) {
 			t.Errorf("it took it without a lease: %v", err)
@@ -323,7 +324,7 @@ func TestAWishOutlivesAHandover(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o := New(Config{}, Deps{Placement: place(1)})
-		l := newLoop(o, Source{UID: "a"})
+		l := newLoop(o, source.Source{UID: "a"})
 		o.loops["a"] = l
 		if o.Refresh("a") {
 			t.Error("it says that it polls what it does not own")
@@ -340,7 +341,7 @@ func TestAMirrorIsWrittenByOneOnly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o := New(Config{}, Deps{})
-		l := newLoop(o, Source{UID: "a"})
+		l := newLoop(o, source.Source{UID: "a"})
 		o.loops["a"] = l
 		copying, back, ok := o.Borrow(t.Context(), "a")
 		if !ok {

@@ -9,6 +9,7 @@ import (
 	"fairlead.dev/platform/hubsecret"
 	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
+	"fairlead.dev/services/gitcache/internal/source"
 )
 
 // A combination of several sources is a commit that nobody signs, and whoever pushes to the first source can make one
@@ -20,8 +21,8 @@ const signerLine = "Signed: "
 
 // mustSeal tells whether a combination is of signed commits of a source that wants these. One that was published before
 // the source wanted that, or by a key that it does not trust any more, may still be what is published.
-func (c *combining) mustSeal(parts []Part) bool {
-	if !c.s.Verification.isWanted() {
+func (c *combining) mustSeal(parts []source.Part) bool {
+	if !c.s.Verification.IsWanted() {
 		return false
 	}
 	for _, p := range parts {
@@ -32,13 +33,13 @@ func (c *combining) mustSeal(parts []Part) bool {
 	return true
 }
 
-func (t *tenure) trustsKey(s Source, fingerprint string) bool {
+func (t *tenure) trustsKey(s source.Source, fingerprint string) bool {
 	in := t.trustIn(s)
 	return in != nil && in.err == nil && fingerprint != "" && in.keys.Has(fingerprint)
 }
 
 // describeSigners are the lines of a combination that say who signed the commits of its first source.
-func (c *combining) describeSigners(parts []Part) string {
+func (c *combining) describeSigners(parts []source.Part) string {
 	var lines strings.Builder
 	for _, p := range parts {
 		if p.UID == c.s.UID {
@@ -63,8 +64,8 @@ func (t *tenure) sealedText(commit []byte) []byte {
 }
 
 // checkSeal says why a combination counts for nothing where commits have to be signed; nil: it counts.
-func (t *tenure) checkSeal(s Source, id git.Hash) error {
-	if !s.Verification.isWanted() {
+func (t *tenure) checkSeal(s source.Source, id git.Hash) error {
+	if !s.Verification.IsWanted() {
 		return nil
 	}
 	const no = "can't be proven to be made of signed commits: "
@@ -88,7 +89,7 @@ func (t *tenure) checkSeal(s Source, id git.Hash) error {
 }
 
 // trustsSigners tells whether all who signed what a combination was made of are trusted today.
-func (t *tenure) trustsSigners(s Source, commit []byte) error {
+func (t *tenure) trustsSigners(s source.Source, commit []byte) error {
 	for line := range strings.Lines(string(commit)) {
 		by, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), signerLine)
 		if ok && !t.trustsKey(s, by) {

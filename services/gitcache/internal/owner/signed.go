@@ -23,6 +23,7 @@ import (
 	"fairlead.dev/services/gitcache/internal/oci"
 	"fairlead.dev/services/gitcache/internal/signature"
 	"fairlead.dev/services/gitcache/internal/signed"
+	"fairlead.dev/services/gitcache/internal/source"
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
@@ -55,7 +56,7 @@ type contentVerdict struct {
 // downloaded after it has the digest that was signed: of a manifest, whose layers have theirs in it, or of a package. A
 // signature that can't be had is in no other ref's way; if the fault is the host's, the plan keeps it for the end of
 // the poll. An error means that nothing more can be done.
-func (t *tenure) verifyContent(ctx context.Context, r upstream.Remote, s Source, p *plan) error {
+func (t *tenure) verifyContent(ctx context.Context, r upstream.Remote, s source.Source, p *plan) error {
 	if s.Verify.IsZero() {
 		t.content = nil
 		return nil
@@ -95,7 +96,7 @@ func (t *tenure) verifyContent(ctx context.Context, r upstream.Remote, s Source,
 				if isUnanswered(err) && !chartrepo.IsElsewhere(r, f.listed) {
 					p.unverified[ref] = err
 				}
-				p.dropFor(ref, err, fmt.Sprintf("%s of %s: %s. %s", catalog.ShowRef(f.resolved), s.nameUsers(ref), err, t.describeKept(ref)))
+				p.dropFor(ref, err, fmt.Sprintf("%s of %s: %s. %s", catalog.ShowRef(f.resolved), s.NameUsers(ref), err, t.describeKept(ref)))
 				continue
 			}
 			verdicts[key] = v
@@ -110,7 +111,7 @@ func (t *tenure) verifyContent(ctx context.Context, r upstream.Remote, s Source,
 	maps.DeleteFunc(verdicts, func(_ string, v contentVerdict) bool { return v.no != nil })
 	t.content.verdicts = verdicts
 	// In one order with each poll: the same troubles are the same problem.
-	slices.SortStableFunc(p.troubles[before:], func(a, b trouble) int { return cmp.Compare(a.ref, b.ref) })
+	slices.SortStableFunc(p.troubles[before:], func(a, b source.Trouble) int { return cmp.Compare(a.Ref, b.Ref) })
 	if refs := slices.Sorted(maps.Keys(p.unverified)); len(refs) > 0 {
 		p.err = &partialError{p.unverified[refs[0]]}
 	}
@@ -136,7 +137,7 @@ func (t *tenure) leastSilent(r upstream.Remote, p *plan) []string {
 func (f *found) verdictKey(r upstream.Remote) string { return cmp.Or(f.boundBy, f.signedName(r)) }
 
 // contentKeys are the keys of a source's policy; nil: they can't be read.
-func (t *tenure) contentKeys(s Source) *signed.Trust {
+func (t *tenure) contentKeys(s source.Source) *signed.Trust {
 	if t.content == nil || !t.content.of.Equal(s.Verify) {
 		is, err := signed.New(s.Verify)
 		t.content = &contentTrust{of: s.Verify, is: is, err: err}
@@ -146,7 +147,7 @@ func (t *tenure) contentKeys(s Source) *signed.Trust {
 
 // trustsHead tells whether content that was published may be published for another ref, too: by who signed it, and the
 // keys of today.
-func (t *tenure) trustsHead(s Source, h mirror.Head) bool {
+func (t *tenure) trustsHead(s source.Source, h mirror.Head) bool {
 	if s.Verify.IsZero() {
 		return true
 	}
@@ -206,7 +207,7 @@ func (f *found) signedName(r upstream.Remote) string {
 }
 
 // bindEarly binds a package without a digest in the index to what a verdict says that still stands: it is no news then.
-func (t *tenure) bindEarly(r upstream.Remote, s Source, f *found, o *mirror.Objects) {
+func (t *tenure) bindEarly(r upstream.Remote, s source.Source, f *found, o *mirror.Objects) {
 	if s.Verify.IsZero() || f.listed.Chart == "" || f.listed.Digest != "" || t.contentKeys(s) == nil {
 		return
 	}
@@ -219,7 +220,7 @@ func (t *tenure) bindEarly(r upstream.Remote, s Source, f *found, o *mirror.Obje
 }
 
 // bindPackage has a package without a digest in the index be the one that its provenance file names.
-func (t *tenure) bindPackage(s Source, p *plan, ref, sum string) {
+func (t *tenure) bindPackage(s source.Source, p *plan, ref, sum string) {
 	f := p.found[ref]
 	if sum == "" || f.listed.Digest != "" {
 		return
@@ -330,7 +331,7 @@ func (t *tenure) lookAtProvenance(ctx context.Context, by *contentTrust, r upstr
 }
 
 // unsignedContent says what speaks against a ref.
-func (t *tenure) unsignedContent(s Source, ref string, f *found, no *signature.Refusal) string {
+func (t *tenure) unsignedContent(s source.Source, ref string, f *found, no *signature.Refusal) string {
 	kept := "Nothing of it is published"
 	switch old, known := t.heads[ref]; {
 	case known && old.Object == f.object:
@@ -338,7 +339,7 @@ func (t *tenure) unsignedContent(s Source, ref string, f *found, no *signature.R
 	case known:
 		kept = fmt.Sprintf("%s stays published", catalog.ShowRef(old.Resolved))
 	}
-	return fmt.Sprintf("%s of %s %s. %s. %s", catalog.ShowRef(f.resolved), s.nameUsers(ref), no, kept, contentAdvice(s.Verify, no))
+	return fmt.Sprintf("%s of %s %s. %s. %s", catalog.ShowRef(f.resolved), s.NameUsers(ref), no, kept, contentAdvice(s.Verify, no))
 }
 
 // contentAdvice is the next step with content that does not count as signed.

@@ -17,6 +17,7 @@ import (
 	"fairlead.dev/services/gitcache/internal/helm"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/signed"
+	"fairlead.dev/services/gitcache/internal/source"
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
@@ -42,13 +43,13 @@ func (f *provenances) take() string {
 }
 
 // provenTenure is a tenure of a source of charts that need a provenance file.
-func provenTenure(t *testing.T, f *provenances) (*tenure, upstream.Remote, Source) {
+func provenTenure(t *testing.T, f *provenances) (*tenure, upstream.Remote, source.Source) {
 	t.Helper()
 	metrics, err := NewMetrics(prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := Source{
+	s := source.Source{
 		Name: "shop", Charts: true, Wants: map[string]int{},
 		Verify: signed.Policy{Provider: signed.Provenance, Keys: []string{gittest.NewOpenPGP(t, "ed25519").Public}},
 	}
@@ -93,7 +94,7 @@ func TestSignaturesThatHangKeepNoOthersFromBeingAsked(t *testing.T) {
 		}
 		var texts []string
 		for _, one := range p.troubles {
-			texts = append(texts, one.text)
+			texts = append(texts, one.Text)
 		}
 		told = append(told, strings.Join(texts, "; "))
 		if len(p.found) != 0 || len(p.troubles) != 9 {

@@ -8,15 +8,16 @@ import (
 
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/gitcache/internal/mirror"
+	"fairlead.dev/services/gitcache/internal/source"
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
 // resolveHeads makes heads of what was found, and keeps the last good ones of all other refs.
-func (t *tenure) resolveHeads(ctx context.Context, s Source, p *plan) (map[string]mirror.Head, error) {
+func (t *tenure) resolveHeads(ctx context.Context, s source.Source, p *plan) (map[string]mirror.Head, error) {
 	o := t.mirror.Objects()
 	defer o.Close()
 	heads := map[string]mirror.Head{}
-	for _, ref := range wantedRefs(s) {
+	for _, ref := range s.WantedRefs() {
 		old, known := t.heads[ref]
 		if known {
 			heads[ref] = old
@@ -46,7 +47,7 @@ func (t *tenure) markDamaged(ref string, err error) error {
 	return &upstream.Error{Kind: upstream.KindContent, Message: fmt.Sprintf("ref %q can't be read after the fetch; it is cloned again", ref)}
 }
 
-func (t *tenure) makeHead(ctx context.Context, s Source, o *mirror.Objects, ref string, f *found) (mirror.Head, error) {
+func (t *tenure) makeHead(ctx context.Context, s source.Source, o *mirror.Objects, ref string, f *found) (mirror.Head, error) {
 	h, known := t.heads[ref]
 	if !known || h.Object != f.object || !f.commit.IsZero() && h.Commit != f.commit {
 		commit := f.commit
@@ -58,7 +59,7 @@ func (t *tenure) makeHead(ctx context.Context, s Source, o *mirror.Objects, ref 
 		}
 		c, err := o.Commit(commit)
 		if err == nil && c.Combination != "" {
-			err = errCombined
+			err = source.ErrCombined
 		}
 		if err != nil {
 			return mirror.Head{}, err
@@ -68,7 +69,7 @@ func (t *tenure) makeHead(ctx context.Context, s Source, o *mirror.Objects, ref 
 		}
 		h.Ref, h.Object, h.Commit = ref, f.object, commit
 		h.CommitTime, h.Subject, h.Author = c.Time, c.Subject, c.Author
-		if !s.isGit() { // the commit has neither
+		if !s.IsGit() { // the commit has neither
 			h.CommitTime, h.Author = f.listed.Created, ""
 		}
 	}
@@ -77,4 +78,9 @@ func (t *tenure) makeHead(ctx context.Context, s Source, o *mirror.Objects, ref 
 		h.Submodules = f.submodules
 	}
 	return h, nil
+}
+
+// describeUnusable says that what a ref points to is no commit, or can't be read.
+func describeUnusable(s source.Source, ref string, err error) string {
+	return fmt.Sprintf("ref %q of %s can't be used: %v", ref, s.NameUsers(ref), err)
 }

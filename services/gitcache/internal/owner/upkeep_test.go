@@ -13,6 +13,7 @@ import (
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
 	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
+	"fairlead.dev/services/gitcache/internal/source"
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
@@ -56,7 +57,7 @@ func TestRequestsForDamagedContentDoNotDrivePolls(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := New(Config{}, Deps{Mirrors: mirrors})
-	l := newLoop(o, Source{UID: "u1"})
+	l := newLoop(o, source.Source{UID: "u1"})
 	o.loops["u1"] = l
 	polls := func() int {
 		o.Repair("u1")
@@ -101,7 +102,7 @@ func TestAHeadThatIsOnlyPublishedIsNotWrittenWithEveryPoll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tn := newTenure(Source{UID: "u1"})
+	tn := newTenure(source.Source{UID: "u1"})
 	if tn.mirror, err = mirrors.Mirror("u1"); err != nil {
 		t.Fatal(err)
 	}
@@ -132,14 +133,14 @@ func TestWhatAFreshCloneLacksIsFetchedOnceItCanBe(t *testing.T) {
 	const branch = "refs/heads/gone"
 	gone, pinned := git.Hash{1}, git.Hash{2}
 	m, commit := fetched(t)
-	s := Source{Name: "shop", Wants: map[string]int{branch: 1, pinned.String(): 1}}
+	s := source.Source{Name: "shop", Wants: map[string]int{branch: 1, pinned.String(): 1}}
 	tn := newTenure(s)
 	tn.loop.o.deps.Log = slog.New(slog.DiscardHandler)
 	tn.mirror, tn.checked, tn.heads = m, true, map[string]mirror.Head{}
-	for ref, id := range map[string]git.Hash{RefHead: commit, branch: gone, pinned.String(): pinned} {
+	for ref, id := range map[string]git.Hash{source.RefHead: commit, branch: gone, pinned.String(): pinned} {
 		tn.heads[ref] = mirror.Head{Ref: ref, Object: id, Commit: id}
 	}
-	l := &gitwire.Listing{Refs: map[string]git.Hash{RefHead: commit}}
+	l := &gitwire.Listing{Refs: map[string]git.Hash{source.RefHead: commit}}
 	m.Doubt(mirror.ErrMissing)
 	p := tn.makePlan(s, l)
 	p.wants, p.commits = nil, nil // this test has no upstream

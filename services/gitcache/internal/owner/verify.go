@@ -16,6 +16,7 @@ import (
 	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/signature"
+	"fairlead.dev/services/gitcache/internal/source"
 )
 
 const (
@@ -23,12 +24,11 @@ const (
 	maxSignedBytes = 4 << 20
 	// verdictTime is how long a verdict stands: keys expire.
 	verdictTime = time.Hour
-	tagPrefix   = "refs/tags/"
 )
 
 // trust is what a source's verification says, and what was found by it.
 type trust struct {
-	of       Verification
+	of       source.Verification
 	keys     *signature.Keys
 	err      error // the keys can't be read
 	verdicts map[subject]verdict
@@ -55,11 +55,11 @@ type verdict struct {
 }
 
 // trustIn is what the verification of a source says; nil: nothing has to be signed.
-func (t *tenure) trustIn(s Source) *trust {
+func (t *tenure) trustIn(s source.Source) *trust {
 	switch {
-	case !s.Verification.isWanted():
+	case !s.Verification.IsWanted():
 		t.trust = nil
-	case t.trust == nil || !t.trust.of.equalTo(s.Verification):
+	case t.trust == nil || !t.trust.of.Equal(s.Verification):
 		t.trust = newTrust(s.Verification)
 	}
 	return t.trust
@@ -67,7 +67,7 @@ func (t *tenure) trustIn(s Source) *trust {
 
 // dropUnsigned drops what is not signed as the source wants it. verify comes before submodules are fetched: an unsigned
 // commit must not say whom to ask.
-func (t *tenure) dropUnsigned(ctx context.Context, s Source, p *plan) error {
+func (t *tenure) dropUnsigned(ctx context.Context, s source.Source, p *plan) error {
 	if t.trustIn(s) == nil {
 		return nil
 	}
@@ -98,7 +98,7 @@ func (t *tenure) dropUnsigned(ctx context.Context, s Source, p *plan) error {
 	return nil
 }
 
-func newTrust(v Verification) *trust {
+func newTrust(v source.Verification) *trust {
 	keys, err := signature.ParseKeys(v.Keys)
 	return &trust{of: v, keys: keys, err: err, verdicts: map[subject]verdict{}}
 }
@@ -156,7 +156,7 @@ func (t *trust) lookAtTag(o *mirror.Objects, s subject, now time.Time) (verdict,
 	if err != nil {
 		return verdict{}, err
 	}
-	name, isTag := strings.CutPrefix(s.name, tagPrefix)
+	name, isTag := strings.CutPrefix(s.name, source.TagPrefix)
 	if !isTag || kind != git.Tag {
 		return verdict{what: "what it points to", err: signature.NoTag()}, nil
 	}
@@ -170,13 +170,13 @@ func (t *trust) lookAtTag(o *mirror.Objects, s subject, now time.Time) (verdict,
 
 // describeUnsigned says what speaks against a ref. The default branch is missed by nobody but by services that
 // use it, or by a source that is only being set up.
-func (t *tenure) describeUnsigned(s Source, ref string, f *found, v verdict) string {
+func (t *tenure) describeUnsigned(s source.Source, ref string, f *found, v verdict) string {
 	if s.Wants[ref] == 0 && (len(s.Wants) > 0 || s.Verification.Tag) {
 		return ""
 	}
 	of := ""
 	if s.Wants[ref] > 0 {
-		of = " of " + s.nameUsers(ref)
+		of = " of " + s.NameUsers(ref)
 	}
 	kept := "Nothing of it is published"
 	switch old, known := t.heads[ref]; {

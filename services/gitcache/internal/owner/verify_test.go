@@ -15,6 +15,7 @@ import (
 	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/gittest"
 	"fairlead.dev/services/gitcache/internal/mirror"
+	"fairlead.dev/services/gitcache/internal/source"
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
@@ -71,19 +72,19 @@ func TestWhatCanNotBeReadToBeVerifiedIsNotTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	signer := gittest.NewSSH(t, "ed25519")
-	s := Source{Name: "shop", Verification: Verification{Commit: true, Keys: []string{signer.Public}}}
+	s := source.Source{Name: "shop", Verification: source.Verification{Commit: true, Keys: []string{signer.Public}}}
 	tn := &tenure{
 		loop: newLoop(New(Config{}, Deps{Tracer: noop.NewTracerProvider().Tracer("")}), s), work: newWork(),
 		mirror: m,
 	}
-	p := &plan{found: map[string]*found{RefHead: {object: commit}}}
+	p := &plan{found: map[string]*found{source.RefHead: {object: commit}}}
 	if err := tn.dropUnsigned(t.Context(), s, p); err != nil {
 		t.Fatal(err)
 	}
 	if len(p.found) != 0 {
 		t.Error("it is taken without having been verified")
 	}
-	if len(p.troubles) != 1 || !strings.Contains(p.troubles[0].text, "can't be used") {
+	if len(p.troubles) != 1 || !strings.Contains(p.troubles[0].Text, "can't be used") {
 		t.Errorf("told %v", p.troubles)
 	}
 }

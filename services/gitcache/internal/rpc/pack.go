@@ -14,8 +14,8 @@ import (
 	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/pathrules"
 	"fairlead.dev/services/gitcache/internal/origin"
-	"fairlead.dev/services/gitcache/internal/owner"
 	"fairlead.dev/services/gitcache/internal/rpc/wire"
+	"fairlead.dev/services/gitcache/internal/source"
 )
 
 // Packs is what PackService is made with.
@@ -27,7 +27,7 @@ type Packs struct {
 	// Owned tells whether this replica fetches the source: then Look fetches a revision that was not published.
 	Owned func(uid string) bool
 	// The charts that the charts in the folder depend on come with it.
-	Look func(ctx context.Context, uid, ref string, folder owner.Folder) (commit string, err error)
+	Look func(ctx context.Context, uid, ref string, folder source.Folder) (commit string, err error)
 	// Owner is the replica that fetches the source; false: there is none, or it can't be reached.
 	Owner  func(ctx context.Context, uid string) (gitcachev1connect.SourceServiceClient, bool)
 	Origin *origin.Origin
@@ -70,7 +70,7 @@ func (s *Sources) PackService(ctx context.Context, req *gitcachev1.PackServiceRe
 		if err != nil {
 			return connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("service %q: %w", req.GetService(), err))
 		}
-		if commit, err = s.Packs.Look(ctx, uid, ref, owner.Folder{Path: folder.Path, Rules: rules.Canonical()}); err != nil {
+		if commit, err = s.Packs.Look(ctx, uid, ref, source.Folder{Path: folder.Path, Rules: rules.Canonical()}); err != nil {
 			return s.toConnect(ctx, err)
 		}
 	}

@@ -16,8 +16,8 @@ import (
 	"fairlead.dev/platform/server"
 	"fairlead.dev/services/gitcache/internal/authz"
 	"fairlead.dev/services/gitcache/internal/browse"
-	"fairlead.dev/services/gitcache/internal/owner"
 	"fairlead.dev/services/gitcache/internal/rpc/wire"
+	"fairlead.dev/services/gitcache/internal/source"
 	"fairlead.dev/services/gitcache/internal/status"
 )
 
@@ -210,7 +210,7 @@ func (s *Sources) readUnpublished(ctx context.Context, req *gitcachev1.ReadFileR
 		resp, err := at.ReadFile(ctx, req)
 		return resp, relayed(ctx, err)
 	}
-	commit, err := s.Packs.Look(ctx, uid, p.Revision, owner.Folder{})
+	commit, err := s.Packs.Look(ctx, uid, p.Revision, source.Folder{})
 	if err != nil {
 		return nil, s.toConnect(ctx, err)
 	}

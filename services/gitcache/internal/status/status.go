@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"fairlead.dev/services/gitcache/internal/mirror"
-	"fairlead.dev/services/gitcache/internal/owner"
+	"fairlead.dev/services/gitcache/internal/source"
 )
 
 // Source is a source as it is right now. A Source is never changed once others can see it.
@@ -21,7 +21,7 @@ type Source struct {
 	LastPoll, NextPoll, StaleSince time.Time
 
 	Heads   []mirror.Head
-	Problem owner.Problem
+	Problem source.Problem
 
 	// UpstreamRequests of the last hour, or since the owner has it if that is less.
 	UpstreamRequests int
@@ -43,7 +43,7 @@ func (s *Source) equal(o *Source) bool {
 type Published struct {
 	UID, Name, URL string
 	Heads          []mirror.Head
-	Problem        owner.Problem
+	Problem        source.Problem
 }
 
 // List is an answer to a question about many sources.

@@ -17,6 +17,7 @@ import (
 	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/owner"
+	"fairlead.dev/services/gitcache/internal/source"
 	"fairlead.dev/services/gitcache/internal/status"
 )
 
@@ -116,7 +117,7 @@ func TestAnyReplicaTellsWhatAllOwn(t *testing.T) {
 		published: published("here", "nobodys", "silent", "there"), copied: map[string]bool{"there": true},
 		states: map[string]owner.State{"uid-here": {
 			Owned: true, Epoch: 3, LastPoll: now,
-			NextPoll: now.Add(time.Minute), Heads: head("1"), Problem: owner.Problem{Message: "slow"},
+			NextPoll: now.Add(time.Minute), Heads: head("1"), Problem: source.Problem{Message: "slow"},
 		}},
 		others: []*other{
 			{name: "b", owns: []*status.Source{
@@ -214,7 +215,7 @@ func TestFilters(t *testing.T) {
 	t.Parallel()
 	shop := &status.Source{
 		Name: "shop-web", URL: "https://Git.example.com:8443/x", Owner: "a",
-		Problem: owner.Problem{Message: "down"},
+		Problem: source.Problem{Message: "down"},
 	}
 	free := &status.Source{Name: "free", URL: "ssh://other.example.com/x"}
 	for text, want := range map[string][2]bool{

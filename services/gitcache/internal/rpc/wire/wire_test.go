@@ -11,8 +11,8 @@ import (
 	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/origin"
-	"fairlead.dev/services/gitcache/internal/owner"
 	"fairlead.dev/services/gitcache/internal/rpc/wire"
+	"fairlead.dev/services/gitcache/internal/source"
 	"fairlead.dev/services/gitcache/internal/status"
 	"fairlead.dev/services/gitcache/internal/tree"
 )
@@ -63,7 +63,7 @@ func TestWhatReplicasSayArrives(t *testing.T) {
 	source := &status.Source{
 		Name: "shop", URL: "https://git.example.com/shop", Owner: "a", OwnedHere: true, Epoch: 7, LastPoll: now,
 		NextPoll: now, StaleSince: now,
-		Heads: []mirror.Head{head}, Problem: owner.Problem{Message: "m", Since: now, Refs: []string{"HEAD"}},
+		Heads: []mirror.Head{head}, Problem: source.Problem{Message: "m", Since: now, Refs: []string{"HEAD"}},
 		UpstreamRequests: 3, MirrorBytes: 4, MirrorPacks: 5, Standbys: []string{"b"},
 	}
 	full(t, *source, "UID") // names are what replicas speak of
