@@ -29,6 +29,7 @@ import (
 	"fairlead.dev/services/gitcache/internal/console"
 	"fairlead.dev/services/gitcache/internal/fetch"
 	"fairlead.dev/services/gitcache/internal/handoff"
+	"fairlead.dev/services/gitcache/internal/metrics"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/origin"
 	"fairlead.dev/services/gitcache/internal/owner"
@@ -149,7 +150,7 @@ func (s *Service) newOwner() error {
 	if err := s.newStandby(); err != nil {
 		return err
 	}
-	metrics, err := owner.NewMetrics(s.deps.Telemetry.Registry)
+	counted, err := metrics.New(s.deps.Telemetry.Registry)
 	if err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
@@ -174,7 +175,7 @@ func (s *Service) newOwner() error {
 		Answered: func(ctx context.Context, host string) error {
 			return s.replica.Coordinator.Publish(ctx, answeredTopic, []byte(host))
 		},
-		Metrics: metrics, Tracer: s.tracer, Log: s.deps.Log,
+		Metrics: counted, Tracer: s.tracer, Log: s.deps.Log,
 	})
 	if err := owner.RegisterTotals(s.deps.Telemetry.Registry, s.owner); err != nil {
 		return fmt.Errorf("register metrics: %w", err)

@@ -30,7 +30,7 @@ func (t *tenure) listArtifacts(ctx context.Context, s source.Source) (r upstream
 		t.forgetCredentials(err)
 		return r, nil, err
 	}
-	t.loop.o.deps.Metrics.countListing(artifacts.Bytes)
+	t.loop.o.deps.Metrics.CountListing(artifacts.Bytes)
 	t.artifacts = artifacts
 	return r, artifacts, nil
 }
@@ -138,7 +138,7 @@ func (t *tenure) lookForArtifact(ctx context.Context, s source.Source, ref strin
 		t.forgetCredentials(err)
 		return commit, t.refusalError(s, ref, err)
 	}
-	t.loop.o.deps.Metrics.countListing(artifacts.Bytes)
+	t.loop.o.deps.Metrics.CountListing(artifacts.Bytes)
 	p := t.planArtifacts(s, artifacts)
 	if p.found[ref] == nil {
 		return commit, notFoundError(s, p.troubles[0])

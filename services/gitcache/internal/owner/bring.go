@@ -72,7 +72,7 @@ func (g *gatherer) listNames(ctx context.Context, u *url.URL, names gitwire.Name
 	if err != nil {
 		return nil, g.explainError(u, err)
 	}
-	g.t.loop.o.deps.Metrics.countListing(l.Bytes)
+	g.t.loop.o.deps.Metrics.CountListing(l.Bytes)
 	g.listings[u.String()] = l
 	return l, nil
 }

@@ -24,7 +24,7 @@ func (t *tenure) listBucket(ctx context.Context, s source.Source) (r upstream.Re
 		t.forgetCredentials(err)
 		return r, nil, err
 	}
-	t.loop.o.deps.Metrics.countListing(l.Bytes)
+	t.loop.o.deps.Metrics.CountListing(l.Bytes)
 	return r, l, nil
 }
 

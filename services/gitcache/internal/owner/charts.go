@@ -42,7 +42,7 @@ func (t *tenure) listCharts(ctx context.Context, s source.Source) (r upstream.Re
 		t.forgetCredentials(err)
 		return r, nil, err
 	}
-	t.loop.o.deps.Metrics.countListing(charts.Bytes)
+	t.loop.o.deps.Metrics.CountListing(charts.Bytes)
 	t.charts = charts
 	return r, charts, nil
 }
@@ -282,7 +282,7 @@ func (t *tenure) fetchChart(ctx context.Context, r upstream.Remote, f *found, in
 	defer span.End()
 	commit, n, err := t.fetchPackage(ctx, r, f, into)
 	span.SetAttributes(attribute.Int64("bytes", n))
-	t.loop.o.deps.Metrics.countFetch(n, err)
+	t.loop.o.deps.Metrics.CountFetch(n, err)
 	delete(t.unserved, object)
 	if err == nil {
 		t.pauses.Clear(key)

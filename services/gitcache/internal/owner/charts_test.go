@@ -14,6 +14,7 @@ import (
 	"fairlead.dev/services/gitcache/internal/fetch/chartrepo"
 	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/helm"
+	"fairlead.dev/services/gitcache/internal/metrics"
 	"fairlead.dev/services/gitcache/internal/source"
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
@@ -38,13 +39,13 @@ func (f *packages) FetchChart(_ context.Context, _ upstream.Remote, v helm.Versi
 // one for each package.
 func TestADeadHostOfPackagesDoesNotHoldADamagedMirror(t *testing.T) {
 	t.Parallel()
-	metrics, err := NewMetrics(prometheus.NewRegistry())
+	counted, err := metrics.New(prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
 	hosts := &packages{}
 	tn := newTenure(source.Source{Name: "shop", Charts: true, Wants: map[string]int{}})
-	tn.loop.o.deps.Charts, tn.loop.o.deps.Metrics, tn.loop.o.deps.Tracer = hosts, metrics, noop.NewTracerProvider().Tracer("")
+	tn.loop.o.deps.Charts, tn.loop.o.deps.Metrics, tn.loop.o.deps.Tracer = hosts, counted, noop.NewTracerProvider().Tracer("")
 	tn.mirror, _ = fetched(t)
 	tn.mirror.Doubt(errors.New("damaged"))
 	var told []string

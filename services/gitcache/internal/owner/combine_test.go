@@ -17,6 +17,7 @@ import (
 	"fairlead.dev/services/gitcache/internal/fetch"
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
 	"fairlead.dev/services/gitcache/internal/git"
+	"fairlead.dev/services/gitcache/internal/metrics"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/pause"
 	"fairlead.dev/services/gitcache/internal/source"
@@ -57,7 +58,7 @@ func (silent) List(context.Context, upstream.Remote, gitwire.Names) (*gitwire.Li
 // is called for its parts.
 func newCombining(t *testing.T, console Console, open func()) *tenure {
 	t.Helper()
-	metrics, err := NewMetrics(prometheus.NewRegistry())
+	counted, err := metrics.New(prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +81,7 @@ func newCombining(t *testing.T, console Console, open func()) *tenure {
 	}
 	o := New(Config{Replica: "one", Dir: t.TempDir()}, Deps{
 		Console: console, Fetcher: silent{}, Mirrors: mirrors,
-		Metrics: metrics, Tracer: noop.NewTracerProvider().Tracer(""), Log: log,
+		Metrics: counted, Tracer: noop.NewTracerProvider().Tracer(""), Log: log,
 		OpenPart: func(context.Context, PartQuery) (io.ReadCloser, error) {
 			open()
 			return nil, errors.New("it can't be read")

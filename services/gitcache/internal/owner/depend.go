@@ -454,7 +454,7 @@ func (d *dependencies) readIndex(ctx context.Context, of repository, needs []nee
 	if at.err == nil {
 		at.charts, at.err = d.t.loop.o.deps.Charts.ListCharts(ctx, at.remote, slices.Compact(refs), d.t.indexes[of.repositoryKey()])
 		if at.err == nil {
-			d.t.loop.o.deps.Metrics.countListing(at.charts.Bytes)
+			d.t.loop.o.deps.Metrics.CountListing(at.charts.Bytes)
 			d.t.pauses.Clear(key)
 		} else {
 			d.forgetCredentials(of, at.err)
@@ -475,7 +475,7 @@ func (d *dependencies) downloadChart(ctx context.Context, at *index, v helm.Vers
 		"gitcache.dependency", trace.WithAttributes(attribute.String("chart", v.Chart), attribute.String("version", v.Version)))
 	defer span.End()
 	commit, n, err := d.t.loop.o.deps.Charts.FetchChart(ctx, at.remote, v, d.t.mirror)
-	d.t.loop.o.deps.Metrics.countFetch(n, err)
+	d.t.loop.o.deps.Metrics.CountFetch(n, err)
 	if err != nil {
 		span.SetStatus(codes.Error, "fetch")
 		d.forgetCredentials(at.repository, err)

@@ -95,7 +95,7 @@ func (t *tenure) fetchInto(ctx context.Context, r upstream.Remote, l *gitwire.Li
 	defer span.End()
 	n, err := t.loop.o.deps.Fetcher.Fetch(ctx, r, l, wants, into)
 	span.SetAttributes(attribute.Int64("bytes", n))
-	t.loop.o.deps.Metrics.countFetch(n, err)
+	t.loop.o.deps.Metrics.CountFetch(n, err)
 	if err == nil {
 		t.pauses.Clear(key)
 		t.pauses.Clear(repository)

@@ -227,7 +227,7 @@ func (t *tenure) lookForChart(ctx context.Context, s source.Source, ref string) 
 		t.forgetCredentials(err)
 		return commit, t.refusalError(s, ref, err)
 	}
-	t.loop.o.deps.Metrics.countListing(charts.Bytes)
+	t.loop.o.deps.Metrics.CountListing(charts.Bytes)
 	p := t.planCharts(r, s, charts)
 	if p.found[ref] == nil {
 		return commit, notFoundError(s, p.troubles[0])
@@ -268,7 +268,7 @@ func (t *tenure) lookUpstream(ctx context.Context, r upstream.Remote, s source.S
 		t.forgetCredentials(err)
 		return nil, err
 	}
-	t.loop.o.deps.Metrics.countListing(listing.Bytes)
+	t.loop.o.deps.Metrics.CountListing(listing.Bytes)
 	p := t.makePlan(s, listing)
 	if p.fresh {
 		return nil, refusal.New(refusal.Unavailable, "source %q is being cloned again: try again in a moment", s.Name)

@@ -12,6 +12,7 @@ import (
 
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
 	"fairlead.dev/services/gitcache/internal/git"
+	"fairlead.dev/services/gitcache/internal/metrics"
 	"fairlead.dev/services/gitcache/internal/pack"
 	"fairlead.dev/services/gitcache/internal/pause"
 	"fairlead.dev/services/gitcache/internal/source"
@@ -33,12 +34,12 @@ func (f *tooLarge) Fetch(context.Context, upstream.Remote, *gitwire.Listing, []g
 // A person may look at any branch: one whose pack breaks a limit must not hold back what services follow.
 func TestALookThatBreaksALimitHoldsNoPollBack(t *testing.T) {
 	t.Parallel()
-	metrics, err := NewMetrics(prometheus.NewRegistry())
+	counted, err := metrics.New(prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
 	host := &tooLarge{}
-	o := New(Config{}, Deps{Fetcher: host, Metrics: metrics, Tracer: noop.NewTracerProvider().Tracer("")})
+	o := New(Config{}, Deps{Fetcher: host, Metrics: counted, Tracer: noop.NewTracerProvider().Tracer("")})
 	tn := &tenure{loop: newLoop(o, source.Source{Name: "shop"}), work: newWork(), lookPauses: pause.Pauses{}}
 	fetches := func(commit string) bool {
 		before := host.fetches

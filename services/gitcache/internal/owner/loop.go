@@ -179,7 +179,7 @@ func (l *loop) runTenure(ctx context.Context, lease *coordination.Lease) error {
 		return err
 	}
 	due, handed := l.place.beginTenure()
-	l.o.deps.Metrics.countTakeover(handed)
+	l.o.deps.Metrics.CountTakeover(handed)
 	l.mu.Lock()
 	l.now, l.good = State{Owned: true, LastPoll: due.Last, NextPoll: due.Next}, time.Now()
 	l.mu.Unlock()
@@ -405,7 +405,7 @@ func (t *tenure) publishIfDue(ctx context.Context) error {
 	case ctx.Err() == nil:
 		t.publishes++
 		t.publishAt = time.Now().Add(jitteredPause(t.publishes))
-		t.loop.o.deps.Metrics.countPublish("failed")
+		t.loop.o.deps.Metrics.CountPublish("failed")
 		t.loop.o.deps.Log.WarnContext(ctx, "heads are not published yet; polling goes on", "source", t.loop.currentSource().Name, "err", err)
 	}
 	return nil
@@ -433,7 +433,7 @@ func (t *tenure) publishHeads(ctx context.Context) error {
 		return err
 	}
 	t.found = ""
-	t.loop.o.deps.Metrics.countPublish("ok")
+	t.loop.o.deps.Metrics.CountPublish("ok")
 	return nil
 }
 

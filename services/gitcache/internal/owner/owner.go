@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
 	"fairlead.dev/platform/coordination"
@@ -28,6 +29,7 @@ import (
 	"fairlead.dev/services/gitcache/internal/fetch/buckets"
 	"fairlead.dev/services/gitcache/internal/fetch/chartrepo"
 	"fairlead.dev/services/gitcache/internal/fetch/registry"
+	"fairlead.dev/services/gitcache/internal/metrics"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/source"
 )
@@ -93,7 +95,7 @@ type Deps struct {
 	Turned func()
 	// Answered tells the other replicas that a host answers again, whose sources they may own; nil: there are none.
 	Answered func(ctx context.Context, host string) error
-	Metrics  *Metrics
+	Metrics  *metrics.Set
 	Tracer   trace.Tracer
 	Log      *slog.Logger
 }
@@ -361,6 +363,24 @@ func (o *Owner) Totals() Totals {
 		t.OldestPoll = max(t.OldestPoll, time.Since(good))
 	}
 	return t
+}
+
+// RegisterTotals adds gauges that are counted when they are asked for.
+func RegisterTotals(r prometheus.Registerer, o *Owner) error {
+	gauge := func(name, help string, value func(Totals) float64) error {
+		return r.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
+			func() float64 { return value(o.Totals()) }))
+	}
+	return errors.Join(
+		gauge("fairlead_gitcache_sources", "Sources in the catalog.", func(t Totals) float64 { return float64(t.Known) }),
+		gauge("fairlead_gitcache_sources_owned", "Sources whose lease this replica holds.", func(t Totals) float64 { return float64(t.Owned) }),
+		gauge("fairlead_gitcache_sources_with_problem",
+			"Owned sources that have a problem, other than refs that upstream does not have.", func(t Totals) float64 { return float64(t.Problems) }),
+		gauge("fairlead_gitcache_sources_stale", "Owned sources whose last poll failed.", func(t Totals) float64 { return float64(t.Stale) }),
+		gauge("fairlead_gitcache_mirrors_bytes", "Size of the packs of owned sources.", func(t Totals) float64 { return float64(t.MirrorBytes) }),
+		gauge("fairlead_gitcache_oldest_poll_age_seconds", "Age of the oldest last good poll of an owned source.",
+			func(t Totals) float64 { return t.OldestPoll.Seconds() }),
+	)
 }
 
 // stepsDown tells errors that end a tenure as they should from those that are a fault.

@@ -87,7 +87,7 @@ func (t *tenure) pollUpstream(ctx context.Context) error {
 			result, retryAfter = string(known.Kind), known.RetryAfter
 		}
 	}
-	t.loop.o.deps.Metrics.countPoll(ctx, result, time.Since(began))
+	t.loop.o.deps.Metrics.CountPoll(ctx, result, time.Since(began))
 	t.troubles, t.failure = troubles, err
 	t.combineAt = time.Now() // after what moved is published: to put sources together may take a while
 	t.noteResult(ctx, s, moved, err)
@@ -243,7 +243,7 @@ func (t *tenure) listRefs(ctx context.Context, s source.Source) (r upstream.Remo
 		if listing, err = t.loop.o.deps.Fetcher.List(ctx, r, t.wantedNames(s)); err != nil {
 			break
 		}
-		t.loop.o.deps.Metrics.countListing(listing.Bytes)
+		t.loop.o.deps.Metrics.CountListing(listing.Bytes)
 		if !t.noteLacking(s, listing) {
 			break
 		}

@@ -281,7 +281,7 @@ func (t *tenure) lookAtContent(ctx context.Context, by *contentTrust, r upstream
 		result = string(v.no.Kind)
 		span.SetStatus(codes.Error, result)
 	}
-	t.loop.o.deps.Metrics.countVerification(result)
+	t.loop.o.deps.Metrics.CountVerification(result)
 	return v, nil
 }
 
@@ -303,7 +303,7 @@ func (t *tenure) lookAtSignatures(ctx context.Context, by *contentTrust, r upstr
 		v.signedBy, v.no = by.is.Signature(s, of, now)
 		return v.no == nil
 	})
-	t.loop.o.deps.Metrics.countListing(n)
+	t.loop.o.deps.Metrics.CountListing(n)
 	return v, err
 }
 
@@ -317,7 +317,7 @@ func (t *tenure) lookAtProvenance(ctx context.Context, by *contentTrust, r upstr
 	if err != nil {
 		return v, err
 	}
-	t.loop.o.deps.Metrics.countListing(int64(len(text)))
+	t.loop.o.deps.Metrics.CountListing(int64(len(text)))
 	if text == nil {
 		v.no = signature.Refuse(signature.Unsigned, "has no provenance file (.prov)")
 		return v, nil

@@ -15,6 +15,7 @@ import (
 	"fairlead.dev/services/gitcache/internal/fetch/chartrepo"
 	"fairlead.dev/services/gitcache/internal/gittest"
 	"fairlead.dev/services/gitcache/internal/helm"
+	"fairlead.dev/services/gitcache/internal/metrics"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/signed"
 	"fairlead.dev/services/gitcache/internal/source"
@@ -45,7 +46,7 @@ func (f *provenances) take() string {
 // provenTenure is a tenure of a source of charts that need a provenance file.
 func provenTenure(t *testing.T, f *provenances) (*tenure, upstream.Remote, source.Source) {
 	t.Helper()
-	metrics, err := NewMetrics(prometheus.NewRegistry())
+	counted, err := metrics.New(prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +55,7 @@ func provenTenure(t *testing.T, f *provenances) (*tenure, upstream.Remote, sourc
 		Verify: signed.Policy{Provider: signed.Provenance, Keys: []string{gittest.NewOpenPGP(t, "ed25519").Public}},
 	}
 	tn := newTenure(s)
-	tn.loop.o.deps.Signatures, tn.loop.o.deps.Metrics = f, metrics
+	tn.loop.o.deps.Signatures, tn.loop.o.deps.Metrics = f, counted
 	return tn, upstream.Remote{URL: &url.URL{Scheme: "https", Host: "charts.example.com"}}, s
 }
 

@@ -39,7 +39,7 @@ func (t *tenure) lookAfter(ctx context.Context) {
 		t.pauses.Add(key, err, mostNeglect)
 		t.loop.o.deps.Log.WarnContext(ctx, "mirror is not repacked; it goes on with more packs than it needs", "source", t.loop.currentSource().Name, "err", err)
 	}
-	t.loop.o.deps.Metrics.countUpkeep(err)
+	t.loop.o.deps.Metrics.CountUpkeep(err)
 	t.measureMirror()
 }
 

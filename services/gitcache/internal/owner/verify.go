@@ -120,7 +120,7 @@ func (t *tenure) verdictOf(ctx context.Context, o *mirror.Objects, ref string, f
 		result = string(v.err.Kind)
 		span.SetStatus(codes.Error, result)
 	}
-	t.loop.o.deps.Metrics.countVerification(result)
+	t.loop.o.deps.Metrics.CountVerification(result)
 	v.until = now.Add(verdictTime)
 	return v, nil
 }

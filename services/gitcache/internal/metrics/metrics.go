@@ -1,4 +1,5 @@
-package owner
+// Package metrics counts polls, fetches, verifications and publishes. No label holds a name from outside.
+package metrics
 
 import (
 	"context"
@@ -11,8 +12,8 @@ import (
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
-// Metrics of polls, fetches and publishes. No label holds a name from outside.
-type Metrics struct {
+// Set is all of them.
+type Set struct {
 	polls     *prometheus.CounterVec
 	pollTime  prometheus.Histogram
 	fetches   *prometheus.CounterVec
@@ -24,9 +25,9 @@ type Metrics struct {
 	takeovers *prometheus.CounterVec
 }
 
-// NewMetrics registers the metrics.
-func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
-	m := &Metrics{
+// New registers the metrics.
+func New(r prometheus.Registerer) (*Set, error) {
+	m := &Set{
 		polls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_gitcache_polls_total",
 			Help: "Polls of upstream by result: unchanged, moved, or the kind of error.",
@@ -67,32 +68,17 @@ func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 	return m, nil
 }
 
-// RegisterTotals adds gauges that are counted when they are asked for.
-func RegisterTotals(r prometheus.Registerer, o *Owner) error {
-	gauge := func(name, help string, value func(Totals) float64) error {
-		return r.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
-			func() float64 { return value(o.Totals()) }))
-	}
-	return errors.Join(
-		gauge("fairlead_gitcache_sources", "Sources in the catalog.", func(t Totals) float64 { return float64(t.Known) }),
-		gauge("fairlead_gitcache_sources_owned", "Sources whose lease this replica holds.", func(t Totals) float64 { return float64(t.Owned) }),
-		gauge("fairlead_gitcache_sources_with_problem",
-			"Owned sources that have a problem, other than refs that upstream does not have.", func(t Totals) float64 { return float64(t.Problems) }),
-		gauge("fairlead_gitcache_sources_stale", "Owned sources whose last poll failed.", func(t Totals) float64 { return float64(t.Stale) }),
-		gauge("fairlead_gitcache_mirrors_bytes", "Size of the packs of owned sources.", func(t Totals) float64 { return float64(t.MirrorBytes) }),
-		gauge("fairlead_gitcache_oldest_poll_age_seconds", "Age of the oldest last good poll of an owned source.",
-			func(t Totals) float64 { return t.OldestPoll.Seconds() }),
-	)
-}
-
-func (m *Metrics) countPoll(ctx context.Context, result string, took time.Duration) {
+// CountPoll counts a poll by its result: unchanged, moved, or the kind of error.
+func (m *Set) CountPoll(ctx context.Context, result string, took time.Duration) {
 	m.polls.WithLabelValues(result).Inc()
 	telemetry.Observe(ctx, m.pollTime, took)
 }
 
-func (m *Metrics) countListing(bytes int64) { m.listed.Add(float64(bytes)) }
+// CountListing counts what upstream said without a pack.
+func (m *Set) CountListing(bytes int64) { m.listed.Add(float64(bytes)) }
 
-func (m *Metrics) countFetch(bytes int64, err error) {
+// CountFetch counts a pack, or a package, or why there is none.
+func (m *Set) CountFetch(bytes int64, err error) {
 	result := "ok"
 	if err != nil {
 		result = "failed"
@@ -104,9 +90,11 @@ func (m *Metrics) countFetch(bytes int64, err error) {
 	m.bytes.Add(float64(bytes))
 }
 
-func (m *Metrics) countPublish(result string) { m.publishes.WithLabelValues(result).Inc() }
+// CountPublish counts a publication by its result: ok, failed.
+func (m *Set) CountPublish(result string) { m.publishes.WithLabelValues(result).Inc() }
 
-func (m *Metrics) countTakeover(handed bool) {
+// CountTakeover counts a source that came here, handed over or free.
+func (m *Set) CountTakeover(handed bool) {
 	how := "free"
 	if handed {
 		how = "handed"
@@ -114,9 +102,11 @@ func (m *Metrics) countTakeover(handed bool) {
 	m.takeovers.WithLabelValues(how).Inc()
 }
 
-func (m *Metrics) countVerification(result string) { m.verified.WithLabelValues(result).Inc() }
+// CountVerification counts a signature that was checked, by its result: ok, or what is wrong.
+func (m *Set) CountVerification(result string) { m.verified.WithLabelValues(result).Inc() }
 
-func (m *Metrics) countUpkeep(err error) {
+// CountUpkeep counts a mirror that was looked after.
+func (m *Set) CountUpkeep(err error) {
 	result := "ok"
 	if err != nil {
 		result = "failed"
