@@ -190,6 +190,22 @@ func TestWavesAndDependsOn(t *testing.T) {
 	}
 }
 
+// A claim that gets its volume with its first pod does not keep the wave of that pod from coming.
+func TestAWaveDoesNotWaitForAClaimWithoutAPod(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name := w.service("claims")
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{
+		"class.yaml": "apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: " + name + "}\n" +
+			"provisioner: harbour.dev/none\nvolumeBindingMode: WaitForFirstConsumer\n",
+		"claim.yaml": "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data}\nspec: {accessModes: " +
+			"[ReadWriteOnce], storageClassName: " + name + ", resources: {requests: {storage: 1Mi}}}\n",
+		"later.yaml": annotated("later", "1", `fairlead.dev/wave: "1"`),
+	}), healthy)
+	w.mustData("later", "1")
+}
+
 // A gate that nothing will ever open holds up neither other services nor the next revision.
 func TestGateHoldsNoWorkerAndEndsWithANewRevision(t *testing.T) {
 	t.Parallel()

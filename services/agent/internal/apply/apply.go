@@ -46,6 +46,7 @@ type API interface {
 	Delete(ctx context.Context, ref object.Ref, uid types.UID) error
 	Replace(ctx context.Context, ref object.Ref, uid types.UID, version string) error
 	HasStatus(gvk schema.GroupVersionKind) bool
+	health.Claims
 }
 
 // Applier sends objects. An Applier is safe for concurrent use.
@@ -379,7 +380,7 @@ func (a *Applier) sendStep(ctx context.Context, r Request, p *Progress, step ord
 			p.noteDone(item, answer.GetUID(), object.Owned(answer))
 			expires, ended := object.Expiry(answer)
 			p.noteExpiry(item.Key, expires, ended)
-			a.noteWritten(p, item, answer)
+			a.noteWritten(ctx, p, item, answer)
 		}
 		return problem
 	})
@@ -476,18 +477,18 @@ func (a *Applier) One(ctx context.Context, r Request, item set.Item, dryRun bool
 		return nil, explainError(item, err)
 	}
 	if !dryRun {
-		a.noteWritten(&Progress{rules: health.Compile(r.Sync.GetHealth())}, item, answer)
+		a.noteWritten(ctx, &Progress{rules: health.Compile(r.Sync.GetHealth())}, item, answer)
 	}
 	return answer, nil
 }
 
 // noteWritten tells the memory what an apply has made.
-func (a *Applier) noteWritten(p *Progress, item set.Item, answer *unstructured.Unstructured) {
+func (a *Applier) noteWritten(ctx context.Context, p *Progress, item set.Item, answer *unstructured.Unstructured) {
 	gvk := item.GVK()
 	var content object.Sum
 	h := health.OfMeta(answer)
 	if !cluster.DataOnly(gvk) {
-		h = health.Of(answer, health.Find(p.rules, gvk.GroupKind()))
+		h = health.With(ctx, a.api, answer, health.Find(p.rules, gvk.GroupKind()))
 		if a.api.HasStatus(gvk) {
 			content = object.Content(answer)
 		}
@@ -610,14 +611,16 @@ func (a *Applier) readFailure(ctx context.Context, item set.Item) (why string, i
 	if err != nil {
 		return "", false
 	}
-	state, message := hookState(obj, nil)
+	state, message := a.hookState(ctx, obj, nil)
 	return joinParts(object.ConditionOf(obj, "Failed").Reason, message), state == health.Degraded
 }
 
-// readHealth is what the watches say, or, as long as they say nothing, the API server.
+// readHealth is what the watches say, or, as long as they say nothing, the API server. They may have seen a claim
+// before anything said that it waits for its first pod.
 func (a *Applier) readHealth(ctx context.Context, p *Progress, item set.Item) (health.State, string) {
 	known, ok := a.memory.Get(item.Key)
-	if ok && known.State != memory.Unseen && known.Health != health.Unknown {
+	asks := known.Health == health.Progressing && health.IsClaim(item.GVK().GroupKind())
+	if ok && known.State != memory.Unseen && known.Health != health.Unknown && !asks {
 		return known.Health, ""
 	}
 	if item.Version == "" { // of another service, or of none
@@ -632,7 +635,7 @@ func (a *Applier) readHealth(ctx context.Context, p *Progress, item set.Item) (h
 	}
 	h := health.OfMeta(obj)
 	if !cluster.DataOnly(item.GVK()) {
-		h = health.Of(obj, health.Find(p.rules, item.GVK().GroupKind()))
+		h = health.With(ctx, a.api, obj, health.Find(p.rules, item.GVK().GroupKind()))
 	}
 	return h.State, h.Message
 }

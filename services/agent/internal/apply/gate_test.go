@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"fairlead.dev/services/agent/internal/health"
 	"fairlead.dev/services/agent/internal/inventory"
 	"fairlead.dev/services/agent/internal/memory"
 	"fairlead.dev/services/agent/internal/object"
@@ -25,7 +26,8 @@ import (
 type holding struct {
 	API
 
-	objects map[string]*unstructured.Unstructured // by kind
+	objects   map[string]*unstructured.Unstructured // by kind
+	awaitsPod bool
 }
 
 func (h *holding) Get(_ context.Context, ref object.Ref) (*unstructured.Unstructured, error) {
@@ -121,6 +123,34 @@ func TestAWaveDoesNotWaitForWhatHasFailed(t *testing.T) {
 		got := a.Advance(t.Context(), request, p)
 		if got.Waits == nil || got.Waits.Overdue != test.overdue || !strings.HasPrefix(got.Waits.Why, test.why) {
 			t.Errorf("%s: got %+v", name, got.Waits)
+		}
+	}
+}
+
+// AwaitsPod is what the class of a claim says, or the events about it.
+func (h *holding) AwaitsPod(context.Context, *unstructured.Unstructured) bool { return h.awaitsPod }
+
+// A claim whose first pod comes in a later wave gets no volume before: no wave and no hook waits for it. The watch may
+// have seen the claim before anything said that it waits.
+func TestNothingWaitsForAClaimThatWaitsForItsPod(t *testing.T) {
+	t.Parallel()
+	claim := refOf("", "PersistentVolumeClaim", "data")
+	for _, awaits := range []bool{true, false} {
+		there := &holding{awaitsPod: awaits, objects: map[string]*unstructured.Unstructured{
+			claim.Kind: madeOf(claim, map[string]any{"phase": "Pending"}),
+		}}
+		a, request, items := newApplier(there), Request{Service: "web"}, []set.Item{{Ref: claim, Sum: 1}}
+		a.memory.Track("web", []inventory.Entry{{Ref: claim, Sum: 1, UID: "uid of data"}})
+		a.memory.Saw(claim.GVK(), there.objects[claim.Kind], 0, health.Health{State: health.Progressing})
+		p := a.newProgress(request, items, []order.Step{{Items: items, Gate: true, Timeout: time.Hour}})
+		if got := a.Advance(t.Context(), request, p); (got.Waits == nil) != awaits {
+			t.Errorf("it awaits its pod: %t, and the wave waits for %+v", awaits, got.Waits)
+		}
+		hooks := []set.Item{{Ref: claim, Hook: object.PreSync}}
+		p = a.newProgress(request, hooks, nil)
+		p.made[hooks[0].Run()] = "uid of data"
+		if done, problem := a.lookAtHook(t.Context(), request, p, hooks[0]); done != awaits || problem != nil {
+			t.Errorf("it awaits its pod: %t, and the hook has ended: %t, %v", awaits, done, problem)
 		}
 	}
 }

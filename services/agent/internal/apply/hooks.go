@@ -264,7 +264,7 @@ func (a *Applier) resumeHook(ctx context.Context, r Request, p *Progress, item s
 	if err != nil {
 		return "", explainError(item, err)
 	}
-	if state, _ := hookState(obj, p.rules); state == health.Degraded && r.Again {
+	if state, _ := a.hookState(ctx, obj, p.rules); state == health.Degraded && r.Again {
 		if err := a.api.Delete(ctx, item.Ref, obj.GetUID()); err != nil && !notThere(err) {
 			return "", explainError(item, err)
 		}
@@ -380,7 +380,7 @@ func (a *Applier) lookAtHook(ctx context.Context, r Request, p *Progress, item s
 	if err != nil {
 		return false, nil // the hook is looked at again
 	}
-	switch state, message := hookState(last.Object, p.rules); state {
+	switch state, message := a.hookState(ctx, last.Object, p.rules); state {
 	case health.Healthy:
 		return true, nil
 	case health.Degraded:
@@ -429,7 +429,9 @@ func (a *Applier) readLast(ctx context.Context, p *Progress, item set.Item) (wat
 }
 
 // hookState reads how a hook is. Jobs and pods are done when they have ended, and not when they run.
-func hookState(obj *unstructured.Unstructured, rules []*health.Rule) (health.State, string) {
+func (a *Applier) hookState(
+	ctx context.Context, obj *unstructured.Unstructured, rules []*health.Rule,
+) (health.State, string) {
 	switch obj.GroupVersionKind().GroupKind() {
 	case schema.GroupKind{Group: "batch", Kind: "Job"}:
 		if object.ConditionOf(obj, "Complete").IsTrue() {
@@ -453,7 +455,7 @@ func hookState(obj *unstructured.Unstructured, rules []*health.Rule) (health.Sta
 	if cluster.DataOnly(obj.GroupVersionKind()) {
 		return health.Healthy, ""
 	}
-	h := health.Of(obj, health.Find(rules, obj.GroupVersionKind().GroupKind()))
+	h := health.With(ctx, a.api, obj, health.Find(rules, obj.GroupVersionKind().GroupKind()))
 	return h.State, h.Message
 }
 

@@ -162,7 +162,7 @@ func (a *Applier) lookAtTest(ctx context.Context, r Request, p *Progress, item s
 		trial.Text = "can't be read: " + explainError(item, err).Text
 		return trial
 	}
-	state, message := hookState(last.Object, p.rules)
+	state, message := a.hookState(ctx, last.Object, p.rules)
 	if !runsToCompletion(item) && !cluster.DataOnly(item.GVK()) && state == health.Degraded && !last.Gone {
 		trial.Text = "is not healthy: " + message // the object may become so
 		return trial

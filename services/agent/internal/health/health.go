@@ -1,8 +1,9 @@
 // Package health says how objects are: by their status, as kstatus reads it but for a few kinds, or by the rules of
-// their service. The package is given the objects; it asks nobody and keeps nothing.
+// their service. The package is given the objects; it asks for nothing but the classes of claims, and keeps nothing.
 package health
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
@@ -62,6 +63,27 @@ func Of(obj *unstructured.Unstructured, rule *Rule) Health {
 		h.Message = orElse(h.Message+"; its pods can't be made: "+why, "")
 	}
 	return h
+}
+
+// Claims knows what a PersistentVolumeClaim does not say itself; *cluster.Cluster does.
+type Claims interface {
+	// AwaitsPod tells a claim that gets its volume when the first pod that uses it is scheduled.
+	AwaitsPod(ctx context.Context, claim *unstructured.Unstructured) bool
+}
+
+// With is Of, with what claims knows: a claim that waits for its first pod is as it should be.
+func With(ctx context.Context, claims Claims, obj *unstructured.Unstructured, rule *Rule) Health {
+	h := Of(obj, rule)
+	if rule == nil && h.State == Progressing && IsClaim(obj.GroupVersionKind().GroupKind()) &&
+		obj.GetDeletionTimestamp() == nil && claims.AwaitsPod(ctx, obj) {
+		h.State, h.Message = Healthy, ""
+	}
+	return h
+}
+
+// IsClaim tells the kind PersistentVolumeClaim.
+func IsClaim(kind schema.GroupKind) bool {
+	return kind == schema.GroupKind{Kind: "PersistentVolumeClaim"}
 }
 
 // judgeCurrent is the state of an object that kstatus takes for healthy. kstatus does so of a Job that runs, of a Pod

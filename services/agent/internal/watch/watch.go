@@ -54,6 +54,7 @@ type API interface {
 	Select(ctx context.Context, gvk schema.GroupVersionKind, namespace string, opts metav1.ListOptions) ([]*unstructured.Unstructured, error)
 	Kind(ctx context.Context, gvk schema.GroupVersionKind) (cluster.Kind, error)
 	Refresh(group string)
+	health.Claims
 }
 
 // Watcher keeps the memory up to date. A Watcher is safe for concurrent use.
@@ -389,7 +390,7 @@ func (f *follower) once(ctx context.Context) (heard bool, err error) {
 		watcher: f.watcher, gvk: f.gvk, place: f.place, options: metav1.ListOptions{LabelSelector: object.ServiceLabel},
 		metadataOnly: cluster.DataOnly(f.gvk) || !kind.Status && !f.watcher.ruled(f.gvk.GroupKind()),
 		begin:        func() { f.watcher.memory.Sweep(f.gvk) },
-		saw:          f.saw,
+		saw:          func(obj metav1.Object) { f.saw(ctx, obj) },
 		gone:         f.gone,
 		complete: func() {
 			for _, key := range f.watcher.memory.Unnamed(f.gvk) {
@@ -415,7 +416,7 @@ func (f *follower) once(ctx context.Context) (heard bool, err error) {
 }
 
 // saw takes over an object.
-func (f *follower) saw(obj metav1.Object) {
+func (f *follower) saw(ctx context.Context, obj metav1.Object) {
 	whole, ok := obj.(*unstructured.Unstructured)
 	if !ok {
 		f.watcher.memory.Saw(f.gvk, obj, 0, health.OfMeta(obj))
@@ -423,7 +424,7 @@ func (f *follower) saw(obj metav1.Object) {
 	}
 	rule := f.watcher.Rule(obj.GetLabels()[object.ServiceLabel], f.gvk.GroupKind())
 	expires, ended := object.Expiry(whole)
-	h := health.Of(whole, rule)
+	h := health.With(ctx, f.watcher.api, whole, rule)
 	if !ended.IsZero() {
 		h = health.Health{State: health.Healthy} // also while it goes
 	}

@@ -66,6 +66,8 @@ func newAPI(kinds ...schema.GroupVersionKind) *api {
 	return a
 }
 
+func (a *api) AwaitsPod(context.Context, *unstructured.Unstructured) bool { return false }
+
 func (a *api) Watch(_ context.Context, gvk schema.GroupVersionKind, metadataOnly bool,
 	opts metav1.ListOptions,
 ) (apiwatch.Interface, error) {
