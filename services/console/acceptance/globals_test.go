@@ -578,3 +578,48 @@ func TestPreviewOfAGlobalServiceShowsOnlyWhatTheCallerSees(t *testing.T) {
 		}
 	})
 }
+
+func TestTheRefusalToDeleteAGlobalServiceNamesOnlyWhatTheCallerSees(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		admin := r.admin(t)
+		admin.must(t, newSource("shop"), newCluster("a", "env", "prod"), newCluster("b", "env", "prod"),
+			newCluster("c", "env", "prod"))
+		admin.putProject(t, "bank")
+		if _, err := admin.roles.UpdateRole(t.Context(), &consolev1.UpdateRoleRequest{
+			AllowMissing: true, Role: &consolev1.Role{Metadata: meta("globals"), Spec: &consolev1.RoleSpec{
+				Rules: []*consolev1.RoleRule{{Verbs: []string{"*"}, Kinds: []string{"GlobalService"}}},
+			}},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		admin.let(t, "planners", "globals", &consolev1.GrantClusters{All: true}, "bank")
+		admin.let(t, "tellers", "operator", &consolev1.GrantClusters{Names: []string{"a"}}, "bank")
+		bob := r.user(t, "bob", "planners", "tellers")
+		for _, c := range []struct {
+			leave consolev1.OnLeave
+			want  []string
+		}{
+			{consolev1.OnLeave_ON_LEAVE_DELETE, []string{
+				"2 services that you may not see are deleted", `service "logs-a" is deleted, and its objects with it`,
+			}},
+			{consolev1.OnLeave_ON_LEAVE_DETACH, []string{
+				"2 services that you may not see are kept", `service "logs-a" stays, on its own`,
+			}},
+		} {
+			g := newGlobal("logs", prod())
+			g.Spec.Template.Project, g.Spec.OnLeave = "bank", c.leave
+			admin.putGlobal(t, g)
+			_, err := bob.globals.DeleteGlobalService(t.Context(), &consolev1.DeleteGlobalServiceRequest{Name: "logs"})
+			wantCode(t, err, connect.CodeFailedPrecondition, `global service "logs" has 3 services: confirm it`)
+			wanted := detail[*consolev1.ConfirmationWanted](t, err)
+			if got := wanted.GetConsequences(); !slices.Equal(got, c.want) {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+			_, err = bob.globals.DeleteGlobalService(t.Context(),
+				&consolev1.DeleteGlobalServiceRequest{Name: "logs", Confirmation: wanted.GetConfirmation()})
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}

@@ -697,8 +697,12 @@ func (c *Catalog) DeleteGlobal(ctx context.Context, by By, name, etag, confirmat
 	if !resource.IsName(name) {
 		return refusal.Missing(store.KindGlobalService, name)
 	}
+	sees, err := c.guard.Sees(ctx)
+	if err != nil {
+		return err
+	}
 	var written []Written
-	err := c.store.Write(ctx, by.Subject, func(ctx context.Context, tx *store.Tx) error {
+	err = c.store.Write(ctx, by.Subject, func(ctx context.Context, tx *store.Tx) error {
 		row, err := c.globalRow(ctx, tx, by, name)
 		if err != nil {
 			return err
@@ -714,15 +718,15 @@ func (c *Catalog) DeleteGlobal(ctx context.Context, by By, name, etag, confirmat
 		if err != nil {
 			return err
 		}
-		stake, lines := []string{"delete global", name, row.ETag()}, []string(nil)
-		fates, err := fatesOf(ctx, tx.View, services, global.Spec.Detach)
-		if err != nil {
-			return err
-		}
-		for i, s := range services {
-			stake, lines = append(stake, s.Name, s.ETag()), append(lines, fmt.Sprintf("service %q %s", s.Name, fates[i]))
+		stake := []string{"delete global", name, row.ETag()}
+		for _, s := range services {
+			stake = append(stake, s.Name, s.ETag())
 		}
 		if len(services) > 0 {
+			lines, err := fatesOf(ctx, tx.View, services, global.Spec.Detach, sees)
+			if err != nil {
+				return err
+			}
 			if err := c.confirm(by, confirmation, stake, lines, "global service %q has %s", name, plural.Of(len(services), "service")); err != nil {
 				return err
 			}
@@ -736,30 +740,43 @@ func (c *Catalog) DeleteGlobal(ctx context.Context, by By, name, etag, confirmat
 	return err
 }
 
-// fatesOf says what becomes of services whose global service is deleted.
-func fatesOf(ctx context.Context, v store.View, services []store.Resource, detach bool) ([]string, error) {
-	specs, clusters := make([]state.ServiceSpec, len(services)), make([]string, len(services))
-	for i, r := range services {
+// fatesOf says what becomes of services whose global service is deleted, without the names of those that the caller does
+// not see; nil: the caller sees all.
+func fatesOf(ctx context.Context, v store.View, services []store.Resource, detach bool,
+	sees func(store.Resource) bool,
+) (lines []string, err error) {
+	shown := slices.Clone(services)
+	if sees != nil {
+		shown = slices.DeleteFunc(shown, func(r store.Resource) bool { return !sees(r) })
+	}
+	if hidden := len(services) - len(shown); hidden > 0 {
+		fate := plural.Are(hidden) + " deleted"
+		if detach {
+			fate = plural.Are(hidden) + " kept"
+		}
+		lines = append(lines, plural.Of(hidden, "service")+" that you may not see "+fate)
+	}
+	specs, clusters := make([]state.ServiceSpec, len(shown)), make([]string, len(shown))
+	for i, r := range shown {
 		if err := state.Decode(r, &specs[i]); err != nil {
 			return nil, err
 		}
 		clusters[i] = specs[i].Cluster
 	}
 	left, err := haveLeft(ctx, v, clusters)
-	fates := make([]string, len(services))
 	for i := range specs {
+		fate := "is deleted, and its objects with it"
 		switch {
 		case detach:
-			fates[i] = "stays, on its own"
+			fate = "stays, on its own"
 		case specs[i].KeepsObjects():
-			fates[i] = "is deleted, and its objects stay in the cluster, without its mark"
+			fate = "is deleted, and its objects stay in the cluster, without its mark"
 		case left[specs[i].Cluster]:
-			fates[i] = "is deleted, and its objects stay in the cluster, which has left, until an agent joins again"
-		default:
-			fates[i] = "is deleted, and its objects with it"
+			fate = "is deleted, and its objects stay in the cluster, which has left, until an agent joins again"
 		}
+		lines = append(lines, fmt.Sprintf("service %q %s", shown[i].Name, fate))
 	}
-	return fates, err
+	return lines, err
 }
 
 // leftOf returns the clusters of services that have left.
