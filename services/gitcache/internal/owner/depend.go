@@ -32,6 +32,7 @@ import (
 	"fairlead.dev/services/gitcache/internal/submodule"
 	"fairlead.dev/services/gitcache/internal/tree"
 	"fairlead.dev/services/gitcache/internal/upstream"
+	"fairlead.dev/services/gitcache/internal/verify"
 )
 
 const (
@@ -382,22 +383,22 @@ func (d *dependencies) verifyChart(ctx context.Context, at *index, v helm.Versio
 	if by.err != nil {
 		return v, "", fmt.Errorf("%w. Correct verify in that source", by.err)
 	}
-	f := &found{listed: v}
-	key := "signature of " + f.signedName(at.remote) + at.repositoryKey()
+	is := verify.Content{Listed: v}
+	key := "signature of " + is.SignedName(at.remote) + at.repositoryKey()
 	if err := d.t.pauses.Check(key); err != nil {
 		return v, "", err
 	}
-	verdict, err := d.t.lookAtContent(ctx, by, at.remote, f, time.Now())
+	verdict, err := d.t.asker().Judge(ctx, by.is, at.remote, is, time.Now())
 	if err != nil {
 		d.forgetCredentials(at.repository, err)
 		return v, "", d.holdOff(ctx, key, err)
 	}
 	d.t.pauses.Clear(key)
-	if verdict.no != nil {
-		return v, "", fmt.Errorf("it %w. %s", verdict.no, contentAdvice(by.of, verdict.no))
+	if verdict.No != nil {
+		return v, "", fmt.Errorf("it %w. %s", verdict.No, by.of.Advice(verdict.No))
 	}
-	v.Digest = cmp.Or(v.Digest, verdict.sum)
-	return v, verdict.signedBy, nil
+	v.Digest = cmp.Or(v.Digest, verdict.Sum)
+	return v, verdict.SignedBy, nil
 }
 
 // isVersion tells whether a version that a repository has is the one that a chart wants. As in Helm v1.2.3 is 1.2.3.

@@ -6,25 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path"
 	"slices"
 	"time"
 
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/codes"
-	"go.opentelemetry.io/otel/trace"
-
 	"fairlead.dev/platform/catalog"
-	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/gitcache/internal/fetch/chartrepo"
-	"fairlead.dev/services/gitcache/internal/fetch/registry"
 	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
-	"fairlead.dev/services/gitcache/internal/oci"
 	"fairlead.dev/services/gitcache/internal/signature"
 	"fairlead.dev/services/gitcache/internal/signed"
 	"fairlead.dev/services/gitcache/internal/source"
 	"fairlead.dev/services/gitcache/internal/upstream"
+	"fairlead.dev/services/gitcache/internal/verify"
 )
 
 // contentTrust is what a source's policy says of charts and artifacts, and what was found by it.
@@ -46,10 +39,8 @@ type silence struct {
 }
 
 type contentVerdict struct {
-	signedBy string
-	sum      string // of a provenance file: the SHA-256 of the package
-	no       *signature.Refusal
-	until    time.Time
+	verify.Verdict
+	until time.Time // stands so long
 }
 
 // verifyContent drops what is not signed as the source wants it, before anything of it is downloaded. What is
@@ -101,14 +92,14 @@ func (t *tenure) verifyContent(ctx context.Context, r upstream.Remote, s source.
 			}
 			verdicts[key] = v
 		}
-		if v.no != nil {
-			p.dropRef(ref, t.unsignedContent(s, ref, f, v.no))
+		if v.No != nil {
+			p.dropRef(ref, t.unsignedContent(s, ref, f, v.No))
 			continue
 		}
-		f.signedBy = v.signedBy
-		t.bindPackage(s, p, ref, v.sum)
+		f.signedBy = v.SignedBy
+		t.bindPackage(s, p, ref, v.Sum)
 	}
-	maps.DeleteFunc(verdicts, func(_ string, v contentVerdict) bool { return v.no != nil })
+	maps.DeleteFunc(verdicts, func(_ string, v contentVerdict) bool { return v.No != nil })
 	t.content.verdicts = verdicts
 	// In one order with each poll: the same troubles are the same problem.
 	slices.SortStableFunc(p.troubles[before:], func(a, b source.Trouble) int { return cmp.Compare(a.Ref, b.Ref) })
@@ -134,7 +125,9 @@ func (t *tenure) leastSilent(r upstream.Remote, p *plan) []string {
 }
 
 // verdictKey names what a verdict is of.
-func (f *found) verdictKey(r upstream.Remote) string { return cmp.Or(f.boundBy, f.signedName(r)) }
+func (f *found) verdictKey(r upstream.Remote) string {
+	return cmp.Or(f.boundBy, f.content().SignedName(r))
+}
 
 // contentKeys are the keys of a source's policy; nil: they can't be read.
 func (t *tenure) contentKeys(s source.Source) *signed.Trust {
@@ -197,13 +190,12 @@ func (t *tenure) signerOf(f *found) string {
 	return ""
 }
 
-// signedName is what is signed: the manifest in its repository, or what the index of a repository says of a package.
-func (f *found) signedName(r upstream.Remote) string {
-	name := registry.RepositoryName(r, f.listed.Chart) + "\x00"
-	if f.artifact != nil {
-		return name + string(f.artifact.Manifest)
-	}
-	return name + f.listed.Version + "\x00" + cmp.Or(f.listed.Manifest, f.object.String())
+func (f *found) content() verify.Content {
+	return verify.Content{Listed: f.listed, Artifact: f.artifact, Name: f.resolved}
+}
+
+func (t *tenure) asker() verify.Asker {
+	return verify.Asker{Signatures: t.loop.o.deps.Signatures, Metrics: t.loop.o.deps.Metrics, Tracer: t.loop.o.deps.Tracer}
 }
 
 // bindEarly binds a package without a digest in the index to what a verdict says that still stands: it is no news then.
@@ -211,9 +203,9 @@ func (t *tenure) bindEarly(r upstream.Remote, s source.Source, f *found, o *mirr
 	if s.Verify.IsZero() || f.listed.Chart == "" || f.listed.Digest != "" || t.contentKeys(s) == nil {
 		return
 	}
-	key := f.signedName(r)
-	if v, ok := t.content.verdicts[key]; ok && v.sum != "" && time.Now().Before(v.until) {
-		f.boundBy, f.listed.Digest = key, v.sum
+	key := f.content().SignedName(r)
+	if v, ok := t.content.verdicts[key]; ok && v.Sum != "" && time.Now().Before(v.until) {
+		f.boundBy, f.listed.Digest = key, v.Sum
 		f.object = chartrepo.ChartID(f.listed)
 		f.commit = t.commitOfChart(o, f.object)
 	}
@@ -250,7 +242,7 @@ func (t *tenure) contentVerdict(ctx context.Context, r upstream.Remote, f *found
 		}
 		return v, errSilent
 	}
-	v, err = t.lookAtContent(ctx, t.content, r, f, now)
+	v.Verdict, err = t.asker().Judge(ctx, t.content.is, r, f.content(), now)
 	delete(t.content.silences, key)
 	if err != nil {
 		if known, ok := errors.AsType[*upstream.Error](err); ok && (known.Kind == upstream.KindTimeout || known.Kind == upstream.KindUnreachable) {
@@ -263,73 +255,6 @@ func (t *tenure) contentVerdict(ctx context.Context, r upstream.Remote, f *found
 	return v, nil
 }
 
-// lookAtContent asks for the signatures of what was found, and says who signed it.
-func (t *tenure) lookAtContent(ctx context.Context, by *contentTrust, r upstream.Remote, f *found, now time.Time) (v contentVerdict, err error) {
-	ctx, span := telemetry.Child(ctx, t.loop.o.deps.Tracer, "gitcache.verify", trace.WithAttributes(attribute.String("object", f.resolved)))
-	defer span.End()
-	if by.of.Provider == signed.Provenance {
-		v, err = t.lookAtProvenance(ctx, by, r, f, now)
-	} else {
-		v, err = t.lookAtSignatures(ctx, by, r, f, now)
-	}
-	if err != nil {
-		span.SetStatus(codes.Error, "verify")
-		return v, err
-	}
-	result := "ok"
-	if v.no != nil {
-		result = string(v.no.Kind)
-		span.SetStatus(codes.Error, result)
-	}
-	t.loop.o.deps.Metrics.CountVerification(result)
-	return v, nil
-}
-
-// lookAtSignatures is content with one good signature, and else says what is wrong with the last.
-func (t *tenure) lookAtSignatures(ctx context.Context, by *contentTrust, r upstream.Remote, f *found, now time.Time) (v contentVerdict, err error) {
-	of := signed.Subject{Digest: oci.Digest(f.listed.Manifest), Repository: registry.RepositoryName(r, f.listed.Chart)}
-	if f.artifact != nil {
-		of.Digest = f.artifact.Manifest
-	}
-	if named := by.of.Repository; named != "" {
-		of.Repository = path.Join(named, f.listed.Chart)
-	}
-	v.no = signature.Refuse(signature.Unsigned, "is not signed")
-	look := registry.Signed{Chart: f.listed.Chart, Digest: of.Digest, Form: oci.FormCosign}
-	if by.of.Provider == signed.Notation {
-		look.Form = oci.FormNotation
-	}
-	n, err := t.loop.o.deps.Signatures.Signatures(ctx, r, look, func(s oci.Signature) bool {
-		v.signedBy, v.no = by.is.Signature(s, of, now)
-		return v.no == nil
-	})
-	t.loop.o.deps.Metrics.CountListing(n)
-	return v, err
-}
-
-// lookAtProvenance verifies the provenance file of a package, which names the package's digest.
-func (t *tenure) lookAtProvenance(ctx context.Context, by *contentTrust, r upstream.Remote, f *found, now time.Time) (v contentVerdict, err error) {
-	text, err := t.loop.o.deps.Signatures.Provenance(ctx, r, f.listed)
-	if known, ok := errors.AsType[*upstream.Error](err); ok && known.Kind == upstream.KindNotFound {
-		v.no = signature.Refuse(signature.Unsigned, "has no provenance file (.prov) that can be read (%s)", known.Message)
-		return v, nil
-	}
-	if err != nil {
-		return v, err
-	}
-	t.loop.o.deps.Metrics.CountListing(int64(len(text)))
-	if text == nil {
-		v.no = signature.Refuse(signature.Unsigned, "has no provenance file (.prov)")
-		return v, nil
-	}
-	v.signedBy, v.sum, v.no = by.is.Provenance(text, signed.PackageFile(f.listed.Chart, f.listed.Version), now)
-	if v.no == nil && f.listed.Digest != "" && f.listed.Digest != v.sum {
-		v.no = signature.Refuse(signature.Invalid, "has a provenance file by key %s that is of another package: it names sha256:%s..., and %s sha256:%s...",
-			v.signedBy, v.sum[:12], "what is listed is", f.listed.Digest[:12])
-	}
-	return v, nil
-}
-
 // unsignedContent says what speaks against a ref.
 func (t *tenure) unsignedContent(s source.Source, ref string, f *found, no *signature.Refusal) string {
 	kept := "Nothing of it is published"
@@ -339,17 +264,5 @@ func (t *tenure) unsignedContent(s source.Source, ref string, f *found, no *sign
 	case known:
 		kept = fmt.Sprintf("%s stays published", catalog.ShowRef(old.Resolved))
 	}
-	return fmt.Sprintf("%s of %s %s. %s. %s", catalog.ShowRef(f.resolved), s.NameUsers(ref), no, kept, contentAdvice(s.Verify, no))
-}
-
-// contentAdvice is the next step with content that does not count as signed.
-func contentAdvice(by signed.Policy, no *signature.Refusal) string {
-	switch {
-	case no.Kind == signature.Invalid:
-	case by.Provider == signed.Notation:
-		return "Sign it with a certificate of one of the source's authorities, as one of its trusted identities"
-	case by.IsKeyless():
-		return "Sign it as one of the source's identities (cosign 3, with the Sigstore of the trusted root)"
-	}
-	return advice[no.Kind]
+	return fmt.Sprintf("%s of %s %s. %s. %s", catalog.ShowRef(f.resolved), s.NameUsers(ref), no, kept, s.Verify.Advice(no))
 }

@@ -185,14 +185,5 @@ func (t *tenure) describeUnsigned(s source.Source, ref string, f *found, v verdi
 	case known:
 		kept = fmt.Sprintf("The last good commit %s is kept", old.Commit.Short())
 	}
-	return fmt.Sprintf("ref %q%s: %s %s. %s. %s", ref, of, v.what, v.err, kept, advice[v.err.Kind])
-}
-
-// advice is the next step.
-var advice = map[signature.Kind]string{ //nolint:gochecknoglobals // a table
-	signature.Unsigned: "Sign it with one of the source's verification keys",
-	signature.Unknown:  "Sign it with one of the source's verification keys, or add this key to them if you trust it",
-	signature.Expired:  "Extend the key and write it into the source again, or sign with another",
-	signature.Revoked:  "Sign with another key",
-	signature.Invalid:  "Sign it again",
+	return fmt.Sprintf("ref %q%s: %s %s. %s. %s", ref, of, v.what, v.err, kept, v.err.Advice())
 }

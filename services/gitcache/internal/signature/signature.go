@@ -39,6 +39,17 @@ func refuse(kind Kind, format string, args ...any) *Refusal {
 // Refuse makes the refusal of another form of signature.
 func Refuse(kind Kind, format string, args ...any) *Refusal { return refuse(kind, format, args...) }
 
+// Advice is the next step.
+func (r *Refusal) Advice() string { return advice[r.Kind] }
+
+var advice = map[Kind]string{ //nolint:gochecknoglobals // a table
+	Unsigned: "Sign it with one of the source's verification keys",
+	Unknown:  "Sign it with one of the source's verification keys, or add this key to them if you trust it",
+	Expired:  "Extend the key and write it into the source again, or sign with another",
+	Revoked:  "Sign with another key",
+	Invalid:  "Sign it again",
+}
+
 // maxSignatures of one object are looked at: people sign once, or twice while they change keys.
 const maxSignatures = 4
 

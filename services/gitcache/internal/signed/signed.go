@@ -58,6 +58,18 @@ func (p Policy) Equal(o Policy) bool {
 		slices.Equal(p.Signers, o.Signers) && p.Root == o.Root
 }
 
+// Advice is the next step with content that does not count as signed.
+func (p Policy) Advice(no *signature.Refusal) string {
+	switch {
+	case no.Kind == signature.Invalid:
+	case p.Provider == Notation:
+		return "Sign it with a certificate of one of the source's authorities, as one of its trusted identities"
+	case p.IsKeyless():
+		return "Sign it as one of the source's identities (cosign 3, with the Sigstore of the trusted root)"
+	}
+	return no.Advice()
+}
+
 // Trust is a policy whose keys were read. For one goroutine.
 type Trust struct {
 	Policy Policy
