@@ -167,6 +167,19 @@ func (l *Log) End(ctx context.Context) (at int64, err error) {
 	return at, err
 }
 
+// At is the id of the event of a number; empty: there is none.
+func (l *Log) At(ctx context.Context, at int64) (id string, err error) {
+	var events []store.AuditEvent
+	err = l.store.Read(ctx, func(ctx context.Context, v store.View) (err error) {
+		events, err = v.AuditAfter(ctx, store.AuditFilter{}, at-1, 1)
+		return err
+	})
+	if len(events) > 0 && events[0].Seq == at {
+		id = events[0].ID
+	}
+	return id, err
+}
+
 // Gap tells whether events right behind a number may have gone out of the trail: the event of that number has, and the
 // next one that is there is not the one after. A database may leave numbers out.
 func (l *Log) Gap(ctx context.Context, at int64) (next int64, gap bool, err error) {

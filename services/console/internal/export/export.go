@@ -35,6 +35,8 @@ const (
 	loudAfter = 10
 
 	cursorFile = "audit-export"
+	// eventSuffix is of the file beside it, with the same place and the id of the event there.
+	eventSuffix = "-event"
 )
 
 // Destination takes events.
@@ -107,6 +109,10 @@ func (e *Exporter) send(ctx context.Context, events []store.AuditEvent, resume s
 			return err
 		}
 		e.metrics.exported.Add(float64(len(events)))
+		event := fmt.Sprintf("%s %s\n", resume, events[len(events)-1].ID)
+		if err := durable.WriteFile(e.cursor+eventSuffix, []byte(event), 0o600); err != nil {
+			return fmt.Errorf("keep the place in the audit trail: %w", err)
+		}
 	}
 	if err := durable.WriteFile(e.cursor, []byte(resume+"\n"), 0o600); err != nil {
 		return fmt.Errorf("keep the place in the audit trail: %w", err)
@@ -114,8 +120,8 @@ func (e *Exporter) send(ctx context.Context, events []store.AuditEvent, resume s
 	return nil
 }
 
-// place is where the trail was left; the first time its begin. A trail that is shorter was put back from a backup:
-// numbers begin again in the middle of what was exported, so that all of it is.
+// place is where the trail was left; the first time its begin. A trail that is shorter, or has another event there, was
+// put back from a backup: numbers begin again in the middle of what was exported, so that all of it is.
 func (e *Exporter) place(ctx context.Context) (int64, error) {
 	text, err := os.ReadFile(e.cursor)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -132,11 +138,33 @@ func (e *Exporter) place(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if end < at {
-		e.log.WarnContext(ctx, "the audit trail is shorter than what was exported of it, as after a restore: all of it is exported again", "exported", at, "end", end)
+	other, err := e.otherEvent(ctx, at)
+	if err != nil {
+		return 0, err
+	}
+	if end < at || other {
+		e.log.WarnContext(ctx, "the audit trail is not the one that was exported, as after a restore: all of it is exported again",
+			"exported", at, "end", end)
 		return 0, nil
 	}
 	return at, nil
+}
+
+// otherEvent says whether the event at a place is not the one that was exported from there.
+func (e *Exporter) otherEvent(ctx context.Context, at int64) (bool, error) {
+	text, err := os.ReadFile(e.cursor + eventSuffix)
+	if errors.Is(err, fs.ErrNotExist) { // the place was kept by an earlier release
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read the place in the audit trail: %w", err)
+	}
+	of, exported, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
+	if of != strconv.FormatInt(at, 10) { // the console ended between the two files, or the place is that of a gap
+		return false, nil
+	}
+	id, err := e.trail.At(ctx, at)
+	return id != "" && id != exported, err
 }
 
 // passGap says in the export that events behind a place are missing, and returns the place before the next one.

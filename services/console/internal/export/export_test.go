@@ -309,6 +309,20 @@ func TestATrailThatWasPutBackIsExportedAgain(t *testing.T) {
 	wantFile(t, path, "a", "b")
 }
 
+// By the time at which the exporter looks, a trail that was put back may be longer than what was exported of it.
+func TestATrailThatWasPutBackAndGrewIsExportedAgain(t *testing.T) {
+	t.Parallel()
+	dir, path := t.TempDir(), filepath.Join(t.TempDir(), "audit.jsonl")
+	before, after := newTrail(t), newTrail(t)
+	record(t, before, "a", "b", "c")
+	record(t, after, "a", "x", "y", "z")
+	stop := export(t, before, Config{To: "file://" + path}, dir)
+	wantFile(t, path, "a", "b", "c")
+	stop()
+	export(t, after, Config{To: "file://" + path}, dir)
+	wantFile(t, path, "a", "b", "c", "a", "x", "y", "z")
+}
+
 func TestDestinationsThatCanNotBeAreRefusedAtTheStart(t *testing.T) {
 	t.Parallel()
 	for _, c := range []Config{
