@@ -93,7 +93,7 @@ func (a *agent) run(ctx context.Context, token string, tunnel bool) error {
 	defer a.http.CloseIdleConnections()
 	poller := platform.NewPoller(platform.PollDeps{
 		Distributors: a.sources, Wanted: a, KubernetesVersion: func() string { return "v1.36.0" }, AgentVersion: "simulated",
-		Capabilities: a.capabilities, HoldProgress: a.reports.holdProgress, View: a.viewState, ViewLost: func() {},
+		Capabilities: a.capabilities, HoldProgress: a.reports.holdProgress, ReportTurn: a.reports.reportTurn, View: a.viewState, ViewLost: func() {},
 		Tracer: noop.NewTracerProvider().Tracer(""), Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
 	})
 	group, ctx := errgroup.WithContext(ctx)

@@ -26,6 +26,7 @@ const (
 type reporter struct {
 	distributors *platform.Distributors
 	wake         chan struct{}
+	turn         chan struct{} // the hub has time
 
 	mu       sync.Mutex // guards what follows
 	sequence uint64
@@ -37,7 +38,7 @@ type reporter struct {
 func newReporter(d *platform.Distributors) *reporter {
 	// Above those of an earlier run, as the agent's disk would have it.
 	return &reporter{
-		distributors: d, wake: make(chan struct{}, 1), sequence: uint64(time.Now().UnixMicro()),
+		distributors: d, wake: make(chan struct{}, 1), turn: make(chan struct{}, 1), sequence: uint64(time.Now().UnixMicro()),
 		pending: map[string]*deliveryv1.ServiceReport{}, held: map[string]time.Time{}, hold: reportHold,
 	}
 }
@@ -106,17 +107,21 @@ func (r *reporter) run(ctx context.Context) error {
 		case <-r.wake:
 		}
 		for wait := reportGather; r.left() > 0; {
-			if !retry.Sleep(ctx, wait) {
+			if !r.awaits(ctx, wait, r.turn) {
 				return nil //nolint:nilerr // told to stop
 			}
 			if wait = time.Until(r.rest()); wait > 0 {
-				if !r.awaits(ctx, wait) {
+				if !r.awaits(ctx, wait, r.wake) {
 					return nil
 				}
 				wait = reportGather
 				continue
 			}
 			wait = reportGather
+			select { // a turn from here on is one after a refusal
+			case <-r.turn:
+			default:
+			}
 			if err := r.send(ctx); err != nil {
 				wait = backoff.After(err)
 			} else {
@@ -126,14 +131,22 @@ func (r *reporter) run(ctx context.Context) error {
 	}
 }
 
-// awaits ends when something new is set, or after a time. False: ctx ended.
-func (r *reporter) awaits(ctx context.Context, d time.Duration) bool {
+// reportTurn is as the agent's.
+func (r *reporter) reportTurn() {
+	select {
+	case r.turn <- struct{}{}:
+	default:
+	}
+}
+
+// awaits ends when it is woken, or after a time. False: ctx ended.
+func (r *reporter) awaits(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return false
-	case <-r.wake:
+	case <-wake:
 	case <-timer.C:
 	}
 	return true

@@ -66,6 +66,8 @@ type PollDeps struct {
 	// HoldProgress is told for how long the hub wants progress to be kept back before it is reported; 0: it wants
 	// nothing of the kind. nil: nobody is told.
 	HoldProgress func(time.Duration)
+	// ReportTurn is called when the hub has time for reports that it put off; nil: nobody is told.
+	ReportTurn func()
 	// View is the view that the hub has acknowledged, and ViewLost is called when a Sync says that the hub has it no
 	// more; nil: there are no views.
 	View     func() *deliveryv1.ViewState

@@ -75,6 +75,10 @@ func (p *Poller) follow(ctx context.Context, one Distributor, opened func()) err
 			p.nudged.Store(&lastNudge{event.Nudge.GetRevision(), time.Now()})
 			signal(p.nudge, event.Nudge.GetTraceparent())
 			continue
+		case *deliveryv1.WatchResponse_ReportTurn:
+			if p.ReportTurn != nil {
+				p.ReportTurn()
+			}
 		case *deliveryv1.WatchResponse_Heartbeat:
 			p.quiet.hear(event.Heartbeat.GetWanted())
 			if within := event.Heartbeat.GetTurnWithin().AsDuration(); first && within > 0 {

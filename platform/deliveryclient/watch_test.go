@@ -20,7 +20,9 @@ type pacingHub struct {
 
 	within time.Duration
 	nudge  chan struct{}
+	report chan struct{}
 	asked  chan time.Time
+	turns  chan struct{} // at the agent
 }
 
 func (h *pacingHub) Watch(
@@ -35,6 +37,9 @@ func (h *pacingHub) Watch(
 		case <-h.nudge:
 			nudge := &deliveryv1.WatchResponse_Nudge{Nudge: &deliveryv1.Nudge{}}
 			err = out.Send(&deliveryv1.WatchResponse{Event: nudge})
+		case <-h.report:
+			turn := &deliveryv1.WatchResponse_ReportTurn{ReportTurn: &deliveryv1.ReportTurn{}}
+			err = out.Send(&deliveryv1.WatchResponse{Event: turn})
 		}
 	}
 	return err
@@ -50,12 +55,14 @@ func (h *pacingHub) Sync(context.Context, *deliveryv1.SyncRequest) (*deliveryv1.
 func (h *pacingHub) begin(t *testing.T) {
 	t.Helper()
 	h.nudge, h.asked = make(chan struct{}), make(chan time.Time, 10)
+	h.report, h.turns = make(chan struct{}), make(chan struct{}, 10)
 	_, handler := deliveryv1connect.NewDeliveryServiceHandler(h)
 	s := httptest.NewUnstartedServer(handler)
 	s.EnableHTTP2 = true
 	s.StartTLS()
 	p := newPoller(nil, func() string { return "" })
 	p.Streams = nil
+	p.ReportTurn = func() { h.turns <- struct{}{} }
 	p.Distributors = New(s.Client(), nil)
 	p.Distributors.Set([]string{s.URL})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -81,6 +88,17 @@ func TestAnAgentThatWaitsForItsTurnAsksWhenItIsNudged(t *testing.T) {
 	<-h.asked
 	if n := len(h.asked); n != 0 {
 		t.Errorf("%d Syncs more", n)
+	}
+}
+
+func TestTheHubCallsForReports(t *testing.T) {
+	t.Parallel()
+	h := &pacingHub{within: time.Minute}
+	h.begin(t)
+	h.report <- struct{}{}
+	<-h.turns
+	if n := len(h.asked); n != 0 {
+		t.Errorf("%d Syncs for reports", n)
 	}
 }
 

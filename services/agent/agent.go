@@ -486,6 +486,7 @@ func (a *Agent) wire() error {
 		Config:            a.config,
 		ViewSets:          sets,
 		HoldProgress:      a.reporter.HoldProgress,
+		ReportTurn:        a.reporter.Turn,
 		Tracer:            tracer,
 		Metrics:           a.telemetry.Registry,
 		Log:               a.log,

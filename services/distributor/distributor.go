@@ -91,7 +91,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		return nil, err
 	}
 	console := consolev1connect.NewStatusServiceClient(s.replica.HTTP(), cfg.ConsoleURL, s.replica.Options()...)
-	s.reports = status.NewReports(console, deps.Log)
+	s.reports = status.NewReports(console, s.nudges, deps.Log)
 	s.seen = status.NewSeen(console, deps.Log)
 	s.views = status.NewViews(console)
 	s.hub = status.NewTruthReporter(console, s.plan.Truth, deps.Log)

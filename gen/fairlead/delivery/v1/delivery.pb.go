@@ -944,6 +944,7 @@ type WatchResponse struct {
 	//	*WatchResponse_Nudge
 	//	*WatchResponse_Heartbeat
 	//	*WatchResponse_GoAway
+	//	*WatchResponse_ReportTurn
 	Event         isWatchResponse_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1013,6 +1014,15 @@ func (x *WatchResponse) GetGoAway() *GoAway {
 	return nil
 }
 
+func (x *WatchResponse) GetReportTurn() *ReportTurn {
+	if x != nil {
+		if x, ok := x.Event.(*WatchResponse_ReportTurn); ok {
+			return x.ReportTurn
+		}
+	}
+	return nil
+}
+
 type isWatchResponse_Event interface {
 	isWatchResponse_Event()
 }
@@ -1030,11 +1040,17 @@ type WatchResponse_GoAway struct {
 	GoAway *GoAway `protobuf:"bytes,3,opt,name=go_away,json=goAway,proto3,oneof"`
 }
 
+type WatchResponse_ReportTurn struct {
+	ReportTurn *ReportTurn `protobuf:"bytes,4,opt,name=report_turn,json=reportTurn,proto3,oneof"`
+}
+
 func (*WatchResponse_Nudge) isWatchResponse_Event() {}
 
 func (*WatchResponse_Heartbeat) isWatchResponse_Event() {}
 
 func (*WatchResponse_GoAway) isWatchResponse_Event() {}
+
+func (*WatchResponse_ReportTurn) isWatchResponse_Event() {}
 
 type Nudge struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1182,6 +1198,44 @@ func (*GoAway) Descriptor() ([]byte, []int) {
 	return file_fairlead_delivery_v1_delivery_proto_rawDescGZIP(), []int{12}
 }
 
+// The hub has time for reports that it put off: an agent whose Report was refused sends it now, and does not wait for the time
+// in Retry-After.
+type ReportTurn struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportTurn) Reset() {
+	*x = ReportTurn{}
+	mi := &file_fairlead_delivery_v1_delivery_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportTurn) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportTurn) ProtoMessage() {}
+
+func (x *ReportTurn) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_delivery_v1_delivery_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportTurn.ProtoReflect.Descriptor instead.
+func (*ReportTurn) Descriptor() ([]byte, []int) {
+	return file_fairlead_delivery_v1_delivery_proto_rawDescGZIP(), []int{13}
+}
+
 type ReportRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reports       []*ServiceReport       `protobuf:"bytes,1,rep,name=reports,proto3" json:"reports,omitempty"`
@@ -1191,7 +1245,7 @@ type ReportRequest struct {
 
 func (x *ReportRequest) Reset() {
 	*x = ReportRequest{}
-	mi := &file_fairlead_delivery_v1_delivery_proto_msgTypes[13]
+	mi := &file_fairlead_delivery_v1_delivery_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1203,7 +1257,7 @@ func (x *ReportRequest) String() string {
 func (*ReportRequest) ProtoMessage() {}
 
 func (x *ReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_delivery_v1_delivery_proto_msgTypes[13]
+	mi := &file_fairlead_delivery_v1_delivery_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1216,7 +1270,7 @@ func (x *ReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRequest.ProtoReflect.Descriptor instead.
 func (*ReportRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_delivery_v1_delivery_proto_rawDescGZIP(), []int{13}
+	return file_fairlead_delivery_v1_delivery_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ReportRequest) GetReports() []*ServiceReport {
@@ -1236,7 +1290,7 @@ type ReportResponse struct {
 
 func (x *ReportResponse) Reset() {
 	*x = ReportResponse{}
-	mi := &file_fairlead_delivery_v1_delivery_proto_msgTypes[14]
+	mi := &file_fairlead_delivery_v1_delivery_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1248,7 +1302,7 @@ func (x *ReportResponse) String() string {
 func (*ReportResponse) ProtoMessage() {}
 
 func (x *ReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_delivery_v1_delivery_proto_msgTypes[14]
+	mi := &file_fairlead_delivery_v1_delivery_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1261,7 +1315,7 @@ func (x *ReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportResponse.ProtoReflect.Descriptor instead.
 func (*ReportResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_delivery_v1_delivery_proto_rawDescGZIP(), []int{14}
+	return file_fairlead_delivery_v1_delivery_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ReportResponse) GetAcknowledged() []*Acknowledgement {
@@ -1281,7 +1335,7 @@ type Acknowledgement struct {
 
 func (x *Acknowledgement) Reset() {
 	*x = Acknowledgement{}
-	mi := &file_fairlead_delivery_v1_delivery_proto_msgTypes[15]
+	mi := &file_fairlead_delivery_v1_delivery_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1293,7 +1347,7 @@ func (x *Acknowledgement) String() string {
 func (*Acknowledgement) ProtoMessage() {}
 
 func (x *Acknowledgement) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_delivery_v1_delivery_proto_msgTypes[15]
+	mi := &file_fairlead_delivery_v1_delivery_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1306,7 +1360,7 @@ func (x *Acknowledgement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Acknowledgement.ProtoReflect.Descriptor instead.
 func (*Acknowledgement) Descriptor() ([]byte, []int) {
-	return file_fairlead_delivery_v1_delivery_proto_rawDescGZIP(), []int{15}
+	return file_fairlead_delivery_v1_delivery_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Acknowledgement) GetService() string {
@@ -1368,7 +1422,7 @@ type ServiceReport struct {
 
 func (x *ServiceReport) Reset() {
 	*x = ServiceReport{}
-	mi := &file_fairlead_delivery_v1_delivery_proto_msgTypes[16]
+	mi := &file_fairlead_delivery_v1_delivery_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1380,7 +1434,7 @@ func (x *ServiceReport) String() string {
 func (*ServiceReport) ProtoMessage() {}
 
 func (x *ServiceReport) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_delivery_v1_delivery_proto_msgTypes[16]
+	mi := &file_fairlead_delivery_v1_delivery_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1393,7 +1447,7 @@ func (x *ServiceReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceReport.ProtoReflect.Descriptor instead.
 func (*ServiceReport) Descriptor() ([]byte, []int) {
-	return file_fairlead_delivery_v1_delivery_proto_rawDescGZIP(), []int{16}
+	return file_fairlead_delivery_v1_delivery_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ServiceReport) GetService() string {
@@ -1559,7 +1613,7 @@ type Guard struct {
 
 func (x *Guard) Reset() {
 	*x = Guard{}
-	mi := &file_fairlead_delivery_v1_delivery_proto_msgTypes[17]
+	mi := &file_fairlead_delivery_v1_delivery_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1571,7 +1625,7 @@ func (x *Guard) String() string {
 func (*Guard) ProtoMessage() {}
 
 func (x *Guard) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_delivery_v1_delivery_proto_msgTypes[17]
+	mi := &file_fairlead_delivery_v1_delivery_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1584,7 +1638,7 @@ func (x *Guard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Guard.ProtoReflect.Descriptor instead.
 func (*Guard) Descriptor() ([]byte, []int) {
-	return file_fairlead_delivery_v1_delivery_proto_rawDescGZIP(), []int{17}
+	return file_fairlead_delivery_v1_delivery_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Guard) GetId() string {
@@ -1639,7 +1693,7 @@ type ObjectReport struct {
 
 func (x *ObjectReport) Reset() {
 	*x = ObjectReport{}
-	mi := &file_fairlead_delivery_v1_delivery_proto_msgTypes[18]
+	mi := &file_fairlead_delivery_v1_delivery_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1651,7 +1705,7 @@ func (x *ObjectReport) String() string {
 func (*ObjectReport) ProtoMessage() {}
 
 func (x *ObjectReport) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_delivery_v1_delivery_proto_msgTypes[18]
+	mi := &file_fairlead_delivery_v1_delivery_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1664,7 +1718,7 @@ func (x *ObjectReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObjectReport.ProtoReflect.Descriptor instead.
 func (*ObjectReport) Descriptor() ([]byte, []int) {
-	return file_fairlead_delivery_v1_delivery_proto_rawDescGZIP(), []int{18}
+	return file_fairlead_delivery_v1_delivery_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ObjectReport) GetGroup() string {
@@ -1812,11 +1866,13 @@ const file_fairlead_delivery_v1_delivery_proto_rawDesc = "" +
 	"\x12ClusterLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x0e\n" +
-	"\fWatchRequest\"\xc7\x01\n" +
+	"\fWatchRequest\"\x8c\x02\n" +
 	"\rWatchResponse\x123\n" +
 	"\x05nudge\x18\x01 \x01(\v2\x1b.fairlead.delivery.v1.NudgeH\x00R\x05nudge\x12?\n" +
 	"\theartbeat\x18\x02 \x01(\v2\x1f.fairlead.delivery.v1.HeartbeatH\x00R\theartbeat\x127\n" +
-	"\ago_away\x18\x03 \x01(\v2\x1c.fairlead.delivery.v1.GoAwayH\x00R\x06goAwayB\a\n" +
+	"\ago_away\x18\x03 \x01(\v2\x1c.fairlead.delivery.v1.GoAwayH\x00R\x06goAway\x12C\n" +
+	"\vreport_turn\x18\x04 \x01(\v2 .fairlead.delivery.v1.ReportTurnH\x00R\n" +
+	"reportTurnB\a\n" +
 	"\x05event\"E\n" +
 	"\x05Nudge\x12 \n" +
 	"\vtraceparent\x18\x01 \x01(\tR\vtraceparent\x12\x1a\n" +
@@ -1825,7 +1881,9 @@ const file_fairlead_delivery_v1_delivery_proto_rawDesc = "" +
 	"\x06wanted\x18\x01 \x01(\x06R\x06wanted\x12:\n" +
 	"\vturn_within\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"turnWithin\"\b\n" +
-	"\x06GoAway\"[\n" +
+	"\x06GoAway\"\f\n" +
+	"\n" +
+	"ReportTurn\"[\n" +
 	"\rReportRequest\x12J\n" +
 	"\areports\x18\x01 \x03(\v2#.fairlead.delivery.v1.ServiceReportB\v\xbaH\b\x92\x01\x05\b\x01\x10\xf4\x03R\areports\"[\n" +
 	"\x0eReportResponse\x12I\n" +
@@ -1914,7 +1972,7 @@ func file_fairlead_delivery_v1_delivery_proto_rawDescGZIP() []byte {
 }
 
 var file_fairlead_delivery_v1_delivery_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_fairlead_delivery_v1_delivery_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_fairlead_delivery_v1_delivery_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_fairlead_delivery_v1_delivery_proto_goTypes = []any{
 	(AgentCapability)(0),          // 0: fairlead.delivery.v1.AgentCapability
 	(Phase)(0),                    // 1: fairlead.delivery.v1.Phase
@@ -1931,84 +1989,86 @@ var file_fairlead_delivery_v1_delivery_proto_goTypes = []any{
 	(*Nudge)(nil),                 // 12: fairlead.delivery.v1.Nudge
 	(*Heartbeat)(nil),             // 13: fairlead.delivery.v1.Heartbeat
 	(*GoAway)(nil),                // 14: fairlead.delivery.v1.GoAway
-	(*ReportRequest)(nil),         // 15: fairlead.delivery.v1.ReportRequest
-	(*ReportResponse)(nil),        // 16: fairlead.delivery.v1.ReportResponse
-	(*Acknowledgement)(nil),       // 17: fairlead.delivery.v1.Acknowledgement
-	(*ServiceReport)(nil),         // 18: fairlead.delivery.v1.ServiceReport
-	(*Guard)(nil),                 // 19: fairlead.delivery.v1.Guard
-	(*ObjectReport)(nil),          // 20: fairlead.delivery.v1.ObjectReport
-	nil,                           // 21: fairlead.delivery.v1.ServiceDelivery.ClusterLabelsEntry
-	(*ViewState)(nil),             // 22: fairlead.delivery.v1.ViewState
-	(*AgentConfigState)(nil),      // 23: fairlead.delivery.v1.AgentConfigState
-	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 25: google.protobuf.Duration
-	(*AgentConfigDelivery)(nil),   // 26: fairlead.delivery.v1.AgentConfigDelivery
-	(*ViewSetDelivery)(nil),       // 27: fairlead.delivery.v1.ViewSetDelivery
-	(*v1.Revision)(nil),           // 28: fairlead.artifact.v1.Revision
-	(*v1.Artifact)(nil),           // 29: fairlead.artifact.v1.Artifact
-	(*RenderSpec)(nil),            // 30: fairlead.delivery.v1.RenderSpec
-	(*SyncSpec)(nil),              // 31: fairlead.delivery.v1.SyncSpec
-	(*Configuration)(nil),         // 32: fairlead.delivery.v1.Configuration
-	(*ObjectRules)(nil),           // 33: fairlead.delivery.v1.ObjectRules
-	(*TestSpec)(nil),              // 34: fairlead.delivery.v1.TestSpec
-	(*TestRequest)(nil),           // 35: fairlead.delivery.v1.TestRequest
-	(*WindowSet)(nil),             // 36: fairlead.delivery.v1.WindowSet
-	(*TestSummary)(nil),           // 37: fairlead.delivery.v1.TestSummary
-	(*ManagedObject)(nil),         // 38: fairlead.delivery.v1.ManagedObject
+	(*ReportTurn)(nil),            // 15: fairlead.delivery.v1.ReportTurn
+	(*ReportRequest)(nil),         // 16: fairlead.delivery.v1.ReportRequest
+	(*ReportResponse)(nil),        // 17: fairlead.delivery.v1.ReportResponse
+	(*Acknowledgement)(nil),       // 18: fairlead.delivery.v1.Acknowledgement
+	(*ServiceReport)(nil),         // 19: fairlead.delivery.v1.ServiceReport
+	(*Guard)(nil),                 // 20: fairlead.delivery.v1.Guard
+	(*ObjectReport)(nil),          // 21: fairlead.delivery.v1.ObjectReport
+	nil,                           // 22: fairlead.delivery.v1.ServiceDelivery.ClusterLabelsEntry
+	(*ViewState)(nil),             // 23: fairlead.delivery.v1.ViewState
+	(*AgentConfigState)(nil),      // 24: fairlead.delivery.v1.AgentConfigState
+	(*timestamppb.Timestamp)(nil), // 25: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
+	(*AgentConfigDelivery)(nil),   // 27: fairlead.delivery.v1.AgentConfigDelivery
+	(*ViewSetDelivery)(nil),       // 28: fairlead.delivery.v1.ViewSetDelivery
+	(*v1.Revision)(nil),           // 29: fairlead.artifact.v1.Revision
+	(*v1.Artifact)(nil),           // 30: fairlead.artifact.v1.Artifact
+	(*RenderSpec)(nil),            // 31: fairlead.delivery.v1.RenderSpec
+	(*SyncSpec)(nil),              // 32: fairlead.delivery.v1.SyncSpec
+	(*Configuration)(nil),         // 33: fairlead.delivery.v1.Configuration
+	(*ObjectRules)(nil),           // 34: fairlead.delivery.v1.ObjectRules
+	(*TestSpec)(nil),              // 35: fairlead.delivery.v1.TestSpec
+	(*TestRequest)(nil),           // 36: fairlead.delivery.v1.TestRequest
+	(*WindowSet)(nil),             // 37: fairlead.delivery.v1.WindowSet
+	(*TestSummary)(nil),           // 38: fairlead.delivery.v1.TestSummary
+	(*ManagedObject)(nil),         // 39: fairlead.delivery.v1.ManagedObject
 }
 var file_fairlead_delivery_v1_delivery_proto_depIdxs = []int32{
 	3,  // 0: fairlead.delivery.v1.SyncRequest.have:type_name -> fairlead.delivery.v1.ServiceDigest
 	4,  // 1: fairlead.delivery.v1.SyncRequest.agent:type_name -> fairlead.delivery.v1.AgentInfo
-	22, // 2: fairlead.delivery.v1.SyncRequest.view:type_name -> fairlead.delivery.v1.ViewState
-	23, // 3: fairlead.delivery.v1.SyncRequest.agent_config:type_name -> fairlead.delivery.v1.AgentConfigState
+	23, // 2: fairlead.delivery.v1.SyncRequest.view:type_name -> fairlead.delivery.v1.ViewState
+	24, // 3: fairlead.delivery.v1.SyncRequest.agent_config:type_name -> fairlead.delivery.v1.AgentConfigState
 	0,  // 4: fairlead.delivery.v1.AgentInfo.capabilities:type_name -> fairlead.delivery.v1.AgentCapability
-	24, // 5: fairlead.delivery.v1.AgentInfo.time:type_name -> google.protobuf.Timestamp
+	25, // 5: fairlead.delivery.v1.AgentInfo.time:type_name -> google.protobuf.Timestamp
 	6,  // 6: fairlead.delivery.v1.SyncResponse.not_modified:type_name -> fairlead.delivery.v1.NotModified
 	7,  // 7: fairlead.delivery.v1.SyncResponse.have_wanted:type_name -> fairlead.delivery.v1.HaveWanted
 	8,  // 8: fairlead.delivery.v1.SyncResponse.changes:type_name -> fairlead.delivery.v1.Changes
-	25, // 9: fairlead.delivery.v1.SyncResponse.next_poll:type_name -> google.protobuf.Duration
-	25, // 10: fairlead.delivery.v1.SyncResponse.progress_hold:type_name -> google.protobuf.Duration
-	26, // 11: fairlead.delivery.v1.SyncResponse.agent_config:type_name -> fairlead.delivery.v1.AgentConfigDelivery
-	27, // 12: fairlead.delivery.v1.SyncResponse.view_sets:type_name -> fairlead.delivery.v1.ViewSetDelivery
+	26, // 9: fairlead.delivery.v1.SyncResponse.next_poll:type_name -> google.protobuf.Duration
+	26, // 10: fairlead.delivery.v1.SyncResponse.progress_hold:type_name -> google.protobuf.Duration
+	27, // 11: fairlead.delivery.v1.SyncResponse.agent_config:type_name -> fairlead.delivery.v1.AgentConfigDelivery
+	28, // 12: fairlead.delivery.v1.SyncResponse.view_sets:type_name -> fairlead.delivery.v1.ViewSetDelivery
 	9,  // 13: fairlead.delivery.v1.Changes.services:type_name -> fairlead.delivery.v1.ServiceDelivery
-	28, // 14: fairlead.delivery.v1.ServiceDelivery.revision:type_name -> fairlead.artifact.v1.Revision
-	29, // 15: fairlead.delivery.v1.ServiceDelivery.artifact:type_name -> fairlead.artifact.v1.Artifact
-	30, // 16: fairlead.delivery.v1.ServiceDelivery.render:type_name -> fairlead.delivery.v1.RenderSpec
-	31, // 17: fairlead.delivery.v1.ServiceDelivery.sync:type_name -> fairlead.delivery.v1.SyncSpec
-	21, // 18: fairlead.delivery.v1.ServiceDelivery.cluster_labels:type_name -> fairlead.delivery.v1.ServiceDelivery.ClusterLabelsEntry
-	32, // 19: fairlead.delivery.v1.ServiceDelivery.configuration:type_name -> fairlead.delivery.v1.Configuration
-	33, // 20: fairlead.delivery.v1.ServiceDelivery.rules:type_name -> fairlead.delivery.v1.ObjectRules
-	34, // 21: fairlead.delivery.v1.ServiceDelivery.tests:type_name -> fairlead.delivery.v1.TestSpec
-	35, // 22: fairlead.delivery.v1.ServiceDelivery.test_request:type_name -> fairlead.delivery.v1.TestRequest
-	36, // 23: fairlead.delivery.v1.ServiceDelivery.window_sets:type_name -> fairlead.delivery.v1.WindowSet
+	29, // 14: fairlead.delivery.v1.ServiceDelivery.revision:type_name -> fairlead.artifact.v1.Revision
+	30, // 15: fairlead.delivery.v1.ServiceDelivery.artifact:type_name -> fairlead.artifact.v1.Artifact
+	31, // 16: fairlead.delivery.v1.ServiceDelivery.render:type_name -> fairlead.delivery.v1.RenderSpec
+	32, // 17: fairlead.delivery.v1.ServiceDelivery.sync:type_name -> fairlead.delivery.v1.SyncSpec
+	22, // 18: fairlead.delivery.v1.ServiceDelivery.cluster_labels:type_name -> fairlead.delivery.v1.ServiceDelivery.ClusterLabelsEntry
+	33, // 19: fairlead.delivery.v1.ServiceDelivery.configuration:type_name -> fairlead.delivery.v1.Configuration
+	34, // 20: fairlead.delivery.v1.ServiceDelivery.rules:type_name -> fairlead.delivery.v1.ObjectRules
+	35, // 21: fairlead.delivery.v1.ServiceDelivery.tests:type_name -> fairlead.delivery.v1.TestSpec
+	36, // 22: fairlead.delivery.v1.ServiceDelivery.test_request:type_name -> fairlead.delivery.v1.TestRequest
+	37, // 23: fairlead.delivery.v1.ServiceDelivery.window_sets:type_name -> fairlead.delivery.v1.WindowSet
 	12, // 24: fairlead.delivery.v1.WatchResponse.nudge:type_name -> fairlead.delivery.v1.Nudge
 	13, // 25: fairlead.delivery.v1.WatchResponse.heartbeat:type_name -> fairlead.delivery.v1.Heartbeat
 	14, // 26: fairlead.delivery.v1.WatchResponse.go_away:type_name -> fairlead.delivery.v1.GoAway
-	25, // 27: fairlead.delivery.v1.Heartbeat.turn_within:type_name -> google.protobuf.Duration
-	18, // 28: fairlead.delivery.v1.ReportRequest.reports:type_name -> fairlead.delivery.v1.ServiceReport
-	17, // 29: fairlead.delivery.v1.ReportResponse.acknowledged:type_name -> fairlead.delivery.v1.Acknowledgement
-	1,  // 30: fairlead.delivery.v1.ServiceReport.phase:type_name -> fairlead.delivery.v1.Phase
-	24, // 31: fairlead.delivery.v1.ServiceReport.applied_time:type_name -> google.protobuf.Timestamp
-	24, // 32: fairlead.delivery.v1.ServiceReport.observed_time:type_name -> google.protobuf.Timestamp
-	20, // 33: fairlead.delivery.v1.ServiceReport.objects:type_name -> fairlead.delivery.v1.ObjectReport
-	19, // 34: fairlead.delivery.v1.ServiceReport.guard:type_name -> fairlead.delivery.v1.Guard
-	24, // 35: fairlead.delivery.v1.ServiceReport.repair_time:type_name -> google.protobuf.Timestamp
-	20, // 36: fairlead.delivery.v1.ServiceReport.repaired:type_name -> fairlead.delivery.v1.ObjectReport
-	37, // 37: fairlead.delivery.v1.ServiceReport.tests:type_name -> fairlead.delivery.v1.TestSummary
-	38, // 38: fairlead.delivery.v1.Guard.sample:type_name -> fairlead.delivery.v1.ManagedObject
-	24, // 39: fairlead.delivery.v1.ObjectReport.next_attempt_time:type_name -> google.protobuf.Timestamp
-	24, // 40: fairlead.delivery.v1.ObjectReport.drift_time:type_name -> google.protobuf.Timestamp
-	2,  // 41: fairlead.delivery.v1.DeliveryService.Sync:input_type -> fairlead.delivery.v1.SyncRequest
-	10, // 42: fairlead.delivery.v1.DeliveryService.Watch:input_type -> fairlead.delivery.v1.WatchRequest
-	15, // 43: fairlead.delivery.v1.DeliveryService.Report:input_type -> fairlead.delivery.v1.ReportRequest
-	5,  // 44: fairlead.delivery.v1.DeliveryService.Sync:output_type -> fairlead.delivery.v1.SyncResponse
-	11, // 45: fairlead.delivery.v1.DeliveryService.Watch:output_type -> fairlead.delivery.v1.WatchResponse
-	16, // 46: fairlead.delivery.v1.DeliveryService.Report:output_type -> fairlead.delivery.v1.ReportResponse
-	44, // [44:47] is the sub-list for method output_type
-	41, // [41:44] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	15, // 27: fairlead.delivery.v1.WatchResponse.report_turn:type_name -> fairlead.delivery.v1.ReportTurn
+	26, // 28: fairlead.delivery.v1.Heartbeat.turn_within:type_name -> google.protobuf.Duration
+	19, // 29: fairlead.delivery.v1.ReportRequest.reports:type_name -> fairlead.delivery.v1.ServiceReport
+	18, // 30: fairlead.delivery.v1.ReportResponse.acknowledged:type_name -> fairlead.delivery.v1.Acknowledgement
+	1,  // 31: fairlead.delivery.v1.ServiceReport.phase:type_name -> fairlead.delivery.v1.Phase
+	25, // 32: fairlead.delivery.v1.ServiceReport.applied_time:type_name -> google.protobuf.Timestamp
+	25, // 33: fairlead.delivery.v1.ServiceReport.observed_time:type_name -> google.protobuf.Timestamp
+	21, // 34: fairlead.delivery.v1.ServiceReport.objects:type_name -> fairlead.delivery.v1.ObjectReport
+	20, // 35: fairlead.delivery.v1.ServiceReport.guard:type_name -> fairlead.delivery.v1.Guard
+	25, // 36: fairlead.delivery.v1.ServiceReport.repair_time:type_name -> google.protobuf.Timestamp
+	21, // 37: fairlead.delivery.v1.ServiceReport.repaired:type_name -> fairlead.delivery.v1.ObjectReport
+	38, // 38: fairlead.delivery.v1.ServiceReport.tests:type_name -> fairlead.delivery.v1.TestSummary
+	39, // 39: fairlead.delivery.v1.Guard.sample:type_name -> fairlead.delivery.v1.ManagedObject
+	25, // 40: fairlead.delivery.v1.ObjectReport.next_attempt_time:type_name -> google.protobuf.Timestamp
+	25, // 41: fairlead.delivery.v1.ObjectReport.drift_time:type_name -> google.protobuf.Timestamp
+	2,  // 42: fairlead.delivery.v1.DeliveryService.Sync:input_type -> fairlead.delivery.v1.SyncRequest
+	10, // 43: fairlead.delivery.v1.DeliveryService.Watch:input_type -> fairlead.delivery.v1.WatchRequest
+	16, // 44: fairlead.delivery.v1.DeliveryService.Report:input_type -> fairlead.delivery.v1.ReportRequest
+	5,  // 45: fairlead.delivery.v1.DeliveryService.Sync:output_type -> fairlead.delivery.v1.SyncResponse
+	11, // 46: fairlead.delivery.v1.DeliveryService.Watch:output_type -> fairlead.delivery.v1.WatchResponse
+	17, // 47: fairlead.delivery.v1.DeliveryService.Report:output_type -> fairlead.delivery.v1.ReportResponse
+	45, // [45:48] is the sub-list for method output_type
+	42, // [42:45] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_delivery_v1_delivery_proto_init() }
@@ -2033,6 +2093,7 @@ func file_fairlead_delivery_v1_delivery_proto_init() {
 		(*WatchResponse_Nudge)(nil),
 		(*WatchResponse_Heartbeat)(nil),
 		(*WatchResponse_GoAway)(nil),
+		(*WatchResponse_ReportTurn)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2040,7 +2101,7 @@ func file_fairlead_delivery_v1_delivery_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_delivery_v1_delivery_proto_rawDesc), len(file_fairlead_delivery_v1_delivery_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   20,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -43,6 +43,8 @@ type Deps struct {
 	Config           deliveryclient.Config
 	// HoldProgress is told for how long the hub wants progress to be kept back.
 	HoldProgress func(time.Duration)
+	// ReportTurn is called when the hub has time for reports that it put off.
+	ReportTurn func()
 	// ViewSets are those of the view; nil: the agent keeps none.
 	ViewSets deliveryclient.ViewSets
 	Tracer   trace.Tracer
@@ -55,7 +57,7 @@ func New(deps Deps) *deliveryclient.Poller {
 	return deliveryclient.NewPoller(deliveryclient.PollDeps{
 		Distributors: deps.Distributors, Wanted: &wanted{deps}, Loaded: deps.Loaded, KubernetesVersion: deps.KubernetesVersion,
 		ClusterProblem: deps.ClusterProblem, AgentVersion: deps.AgentVersion, Capabilities: deps.capabilities, View: deps.View, ViewLost: deps.ViewLost,
-		Config: deps.Config, ViewSets: deps.ViewSets, HoldProgress: deps.HoldProgress, Streams: deps.Streams,
+		Config: deps.Config, ViewSets: deps.ViewSets, HoldProgress: deps.HoldProgress, ReportTurn: deps.ReportTurn, Streams: deps.Streams,
 		Tracer: deps.Tracer, Metrics: deps.Metrics, Log: deps.Log,
 	})
 }

@@ -49,6 +49,7 @@ type Reporter struct {
 	log          *slog.Logger
 	now          func() time.Time
 	wake         chan struct{}
+	turn         chan struct{} // the hub has time for reports that it put off
 
 	mu sync.Mutex // guards what follows, and the files of states
 	// states holds the latest report of each service.
@@ -80,7 +81,7 @@ func Open(dir string, distributors *deliveryclient.Distributors, metrics prometh
 	if err := durable.Sweep(dir); err != nil {
 		return nil, err
 	}
-	r := &Reporter{dir: dir, distributors: distributors, log: log, now: time.Now, wake: make(chan struct{}, 1), states: map[string]*state{}, hold: hold}
+	r := &Reporter{dir: dir, distributors: distributors, log: log, now: time.Now, wake: make(chan struct{}, 1), turn: make(chan struct{}, 1), states: map[string]*state{}, hold: hold}
 	// Of a service that this disk knows nothing of, the hub may have reports of before the disk was lost. With a
 	// counter that began at zero again, a report with the number of the last one of these would pass for it.
 	r.from = uint64(r.now().UnixMicro())
@@ -328,6 +329,14 @@ func (r *Reporter) kick() {
 	}
 }
 
+// Turn has reports that the hub put off sent at once: the hub has time for them.
+func (r *Reporter) Turn() {
+	select {
+	case r.turn <- struct{}{}:
+	default:
+	}
+}
+
 // Run sends reports until ctx ends.
 func (r *Reporter) Run(ctx context.Context) error {
 	backoff := retry.Backoff{Floor: retryFloor, Max: retryMax}
@@ -339,6 +348,8 @@ func (r *Reporter) Run(ctx context.Context) error {
 			timer.Stop()
 			return nil
 		case <-timer.C:
+		case <-r.turn:
+			timer.Stop()
 		}
 		pending, held := r.pending()
 		if len(pending) == 0 {
@@ -348,6 +359,10 @@ func (r *Reporter) Run(ctx context.Context) error {
 			}
 			wait = gather
 			continue
+		}
+		select { // a turn from here on is one after a refusal
+		case <-r.turn:
+		default:
 		}
 		if err := r.send(ctx, pending); err != nil {
 			wait = backoff.After(err)

@@ -139,6 +139,26 @@ func TestLatestStateSurvivesARestart(t *testing.T) {
 	}
 }
 
+// The hub calls agents that it has put off: none waits longer than there is no time for it.
+func TestReportsThatWerePutOffAreSentWhenTheHubCalls(t *testing.T) {
+	t.Parallel()
+	receiver, distributors := newReceiver(t)
+	refused := make(chan struct{})
+	receiver.refuse = func(*deliveryv1.ReportRequest) error {
+		receiver.refuse = nil
+		close(refused)
+		err := connect.NewError(connect.CodeUnavailable, errors.New("too many reports"))
+		err.Meta().Set("Retry-After", "3600")
+		return err
+	}
+	r := open(t, t.TempDir(), distributors)
+	set(t, r, "a", "1")
+	run(t, r)
+	<-refused
+	r.Turn() // before the agent knows that it is put off, maybe
+	receiver.await(t, "a", "1")
+}
+
 // The agent's disk was lost when the hub had as many reports of a service as come now.
 // What is over before a busy hub wants to hear of it is never sent.
 func TestProgressIsKeptBackAsTheHubWants(t *testing.T) {

@@ -151,7 +151,7 @@ func serveDelivery(ctx context.Context, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	seen, reports := status.NewSeen(console, log), status.NewReports(console, log)
+	seen, reports := status.NewSeen(console, log), status.NewReports(console, hub, log)
 	go func() { _ = seen.Run(ctx) }()    // ends with ctx
 	go func() { _ = reports.Run(ctx) }() // ends with ctx
 	go func() { _ = hub.Run(ctx) }()     // ends with ctx

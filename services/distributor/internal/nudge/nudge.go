@@ -1,5 +1,5 @@
-// Package nudge tells the watchers of a cluster that there is something to do, and all watchers from time to
-// time that there is nothing. The package never waits for a watcher: nudges that were not taken are one nudge, or one
+// Package nudge tells the watchers of a cluster that there is something to do or to report, and all watchers from time
+// to time that there is nothing. The package never waits for a watcher: nudges that were not taken are one nudge, or one
 // beat. In a busy process the nudges of a watcher keep a distance.
 package nudge
 
@@ -41,8 +41,9 @@ type Event uint32
 
 // The events.
 const (
-	Nudge Event = 1 << iota // There is something to do.
-	Alive                   // Nothing; the stream is to show that it lives.
+	Nudge  Event = 1 << iota // There is something to do.
+	Alive                    // Nothing; the stream is to show that it lives.
+	Report                   // There is time for reports that were put off.
 )
 
 // Nudger tells watchers that there is news. The zero value is not usable: New. Run gives the beats. Safe for concurrent
@@ -263,6 +264,22 @@ func (h *Nudger) beat(group int) {
 	defer h.mu.Unlock()
 	for w := range h.beats[group] {
 		w.tell(Alive)
+	}
+}
+
+// Watching says whether a cluster has a watcher.
+func (h *Nudger) Watching(cluster string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.watchers[cluster]) > 0
+}
+
+// ReportTurn tells the watchers of a cluster that there is time for reports that were put off.
+func (h *Nudger) ReportTurn(cluster string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for w := range h.watchers[cluster] {
+		w.tell(Report)
 	}
 }
 

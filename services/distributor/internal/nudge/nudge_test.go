@@ -79,9 +79,10 @@ func TestEveryWatcherHasItsBeatsAndANudgeIsNotLostAmongThem(t *testing.T) {
 		if h.Nudge(map[string]string{"b": ""}) != 1 {
 			t.Error("not told for a beat that it has not taken")
 		}
+		h.ReportTurn("b")
 		<-idle.C()
-		if e, _ := idle.Take(); e != nudge.Nudge|nudge.Alive {
-			t.Error("the nudge is lost")
+		if e, _ := idle.Take(); e != nudge.Nudge|nudge.Alive|nudge.Report {
+			t.Errorf("told %b: the nudge, or the turn to report, is lost", e)
 		}
 		for _, w := range append(all, idle) {
 			w.Close()

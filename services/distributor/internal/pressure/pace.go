@@ -68,6 +68,13 @@ func (p *Pace) Takes(waiting int64) time.Duration {
 	return p.takes(waiting)
 }
 
+// Within is how many the line takes in a time; 0 while no rate is known.
+func (p *Pace) Within(time time.Duration) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return int(p.rate * time.Seconds())
+}
+
 // takes is Takes at a known rate. The caller holds mu.
 func (p *Pace) takes(waiting int64) time.Duration {
 	return time.Duration(min(float64(waiting)/p.rate, longestPause.Seconds()) * float64(time.Second))

@@ -339,7 +339,7 @@ func (d *Delivery) Report(ctx context.Context, req *deliveryv1.ReportRequest) (*
 		if errors.Is(err, status.ErrBusy) {
 			d.deps.Metrics.Away.WithLabelValues("report").Inc()
 		}
-		return nil, reportError(err, d.deps.Reports.Pause)
+		return nil, reportError(err, func() time.Duration { return d.deps.Reports.PutOff(cluster) })
 	}
 	d.deps.Metrics.Reports.WithLabelValues("durable").Add(n)
 	d.deps.Seen.Mark(cluster, time.Now())

@@ -70,7 +70,7 @@ func deps(t *testing.T) rpc.Deps {
 		Plan: p, Stale: func() (time.Time, bool) { return time.Now(), false }, Confirmed: time.Now, Nudges: hub,
 		Metrics: metrics, NextPoll: 2 * time.Minute, Pressure: func() float64 { return 0 },
 		Hold: hold.New(nil, func() catalog.Removals { return catalog.Removals{} }, nil),
-		Seen: status.NewSeen(nobody{}, nil), Reports: status.NewReports(nobody{}, nil),
+		Seen: status.NewSeen(nobody{}, nil), Reports: status.NewReports(nobody{}, hub, nil),
 	}
 }
 
@@ -125,7 +125,7 @@ func TestStreamBeatsAndEndsItselfInTime(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		beats, last, away := 0, begun, false
+		beats, turns, last, away := 0, 0, begun, false
 		for stream.Receive() {
 			if away {
 				t.Error("something after GoAway")
@@ -136,9 +136,14 @@ func TestStreamBeatsAndEndsItselfInTime(t *testing.T) {
 			last = time.Now()
 			switch {
 			case stream.Msg().GetHeartbeat() != nil:
-				if beats++; beats > 1 && stream.Msg().GetHeartbeat().GetWanted() != answer.GetNotModified().GetWanted() {
+				if beats++; beats == 2 {
+					hub.ReportTurn("edge-1")
+				}
+				if beats > 1 && stream.Msg().GetHeartbeat().GetWanted() != answer.GetNotModified().GetWanted() {
 					t.Errorf("heartbeat %d: %v, after %v", beats, stream.Msg(), answer)
 				}
+			case stream.Msg().GetReportTurn() != nil:
+				turns++
 			case stream.Msg().GetGoAway() != nil:
 				away = true
 			default:
@@ -146,6 +151,9 @@ func TestStreamBeatsAndEndsItselfInTime(t *testing.T) {
 			}
 		}
 		life := time.Since(begun)
+		if turns != 1 {
+			t.Errorf("%d turns to report", turns)
+		}
 		if stream.Err() != nil || !away || life < 20*time.Minute || life > 40*time.Minute || beats < 25 {
 			t.Errorf("%d beats in %s, said goodbye %v: %v", beats, life, away, stream.Err())
 		}
@@ -302,7 +310,7 @@ func TestStormOfReportsHoldsNoSyncUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		with := deps(t)
-		with.Reports = status.NewReports(stuck{}, slog.New(slog.DiscardHandler))
+		with.Reports = status.NewReports(stuck{}, with.Nudges, slog.New(slog.DiscardHandler))
 		d := rpc.NewDelivery(with)
 		ctx, cancel := context.WithCancel(asAgent(context.Background()))
 		var all sync.WaitGroup

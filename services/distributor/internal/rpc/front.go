@@ -27,31 +27,36 @@ type front struct {
 type bound struct {
 	shares *shares.Shares // of clusters, in calls
 	away   func()         // counts the calls that are turned away
-	pause  func() time.Duration
+	pause  func(cluster string) time.Duration
 	full   func() bool // nobody is let in; nil: never
+}
+
+// forAll is a pause that is of no cluster's own.
+func forAll(pause func() time.Duration) func(string) time.Duration {
+	return func(string) time.Duration { return pause() }
 }
 
 // Front goes before the handler of DeliveryService.
 func (d *Delivery) Front(next http.Handler) http.Handler {
 	away := func(class string) func() { return d.deps.Metrics.Away.WithLabelValues(class).Inc }
 	return &front{next, connect.NewErrorWriter(), map[string]bound{
-		deliveryv1connect.DeliveryServiceSyncProcedure:   {shares.New(callsPerCluster), away("sync"), d.syncs.pause, nil},
-		deliveryv1connect.DeliveryServiceReportProcedure: {shares.New(callsPerCluster), away("report"), d.deps.Reports.Pause, d.deps.Reports.Full},
-		deliveryv1connect.DeliveryServiceWatchProcedure:  {shares.New(watchesPerCluster), away("watch"), d.opens.pause, nil},
+		deliveryv1connect.DeliveryServiceSyncProcedure:   {shares.New(callsPerCluster), away("sync"), forAll(d.syncs.pause), nil},
+		deliveryv1connect.DeliveryServiceReportProcedure: {shares.New(callsPerCluster), away("report"), d.deps.Reports.PutOff, d.deps.Reports.Full},
+		deliveryv1connect.DeliveryServiceWatchProcedure:  {shares.New(watchesPerCluster), away("watch"), forAll(d.opens.pause), nil},
 	}}
 }
 
 // Front goes before the handler of DetailService.
 func (d *Details) Front(next http.Handler) http.Handler {
 	return &front{next, connect.NewErrorWriter(), map[string]bound{
-		deliveryv1connect.DetailServiceReportDetailsProcedure: {shares.New(callsPerCluster), d.away, d.turns.pause, nil},
+		deliveryv1connect.DetailServiceReportDetailsProcedure: {shares.New(callsPerCluster), d.away, forAll(d.turns.pause), nil},
 	}}
 }
 
 // Front goes before the handler of ViewService.
 func (v *Views) Front(next http.Handler) http.Handler {
 	return &front{next, connect.NewErrorWriter(), map[string]bound{
-		deliveryv1connect.ViewServicePushViewProcedure: {shares.New(callsPerCluster), v.away, v.views.Pause, nil},
+		deliveryv1connect.ViewServicePushViewProcedure: {shares.New(callsPerCluster), v.away, forAll(v.views.Pause), nil},
 	}}
 }
 
@@ -65,7 +70,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	b := f.bounds[r.URL.Path]
 	if b.full != nil && b.full() || !b.shares.Take(id.Name, 1) {
 		b.away()
-		_ = f.errors.Write(w, r, errTooMany(b.pause())) // fails if the caller is gone
+		_ = f.errors.Write(w, r, errTooMany(b.pause(id.Name))) // fails if the caller is gone
 		return
 	}
 	defer b.shares.Give(id.Name, 1)

@@ -128,16 +128,22 @@ func (d *Delivery) wait(ctx context.Context, s *stream) error {
 func (d *Delivery) tell(s *stream) (over bool, err error) {
 	var m *deliveryv1.WatchResponse
 	now := time.Now()
-	switch e, trace := s.watcher.Take(); {
+	e, trace := s.watcher.Take()
+	if e&nudge.Report != 0 {
+		if err := s.out.Send(reportTurn()); err != nil {
+			return false, err
+		}
+	}
+	switch {
 	case now.After(s.end):
 		return true, s.out.Send(goAway())
 	case e&nudge.Nudge != 0:
 		_, revision, _ := d.deps.Plan.Changed(s.cluster) // 0 for one that went: its agent hears of that by asking
 		m = nudgeNow(trace, revision)
-	case e == 0:
-		return false, nil // the nudge went with the one before
-	default:
+	case e&nudge.Alive != 0:
 		m = beat(d.wanted(s.cluster))
+	default:
+		return false, nil // the nudge went with the one before
 	}
 	if now.Sub(s.seen) >= seenEvery {
 		d.deps.Seen.Mark(s.cluster, now)
@@ -158,6 +164,10 @@ func waitForTurn() *deliveryv1.WatchResponse {
 
 func nudgeNow(trace string, revision int64) *deliveryv1.WatchResponse {
 	return &deliveryv1.WatchResponse{Event: &deliveryv1.WatchResponse_Nudge{Nudge: &deliveryv1.Nudge{Traceparent: trace, Revision: revision}}}
+}
+
+func reportTurn() *deliveryv1.WatchResponse {
+	return &deliveryv1.WatchResponse{Event: &deliveryv1.WatchResponse_ReportTurn{ReportTurn: &deliveryv1.ReportTurn{}}}
 }
 
 func goAway() *deliveryv1.WatchResponse {

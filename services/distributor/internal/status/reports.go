@@ -57,6 +57,8 @@ const (
 	// between goes together, in one commit and as few events. A single report waits for nothing.
 	fewReporters = 8
 	callPause    = 100 * time.Millisecond
+	// turnWithin is when a cluster that waits for its turn comes without: the call was lost, or others take long.
+	turnWithin = time.Minute
 	// maxBad is how many reports, or views, one after the other are taken for bad.
 	maxBad = 3
 )
@@ -73,6 +75,8 @@ type Reports struct {
 	bytes   atomic.Int64   // of what waits
 	sizes   *shares.Shares // the clusters' shares of the bytes
 	pace    pressure.Pace
+	agents  Agents
+	turns   *turns
 	piece   int // bytes in the next call; of Run's goroutine
 }
 
@@ -89,9 +93,10 @@ type outcome struct {
 }
 
 // NewReports returns Reports; Run works.
-func NewReports(c Console, log *slog.Logger) *Reports {
+func NewReports(c Console, agents Agents, log *slog.Logger) *Reports {
 	return &Reports{
-		console: c, queue: make(chan *job, maxWaiting), log: log, sizes: shares.New(maxClusterBytes), piece: firstBatchBytes,
+		console: c, queue: make(chan *job, maxWaiting), log: log, sizes: shares.New(maxClusterBytes),
+		agents: agents, turns: newTurns(), piece: firstBatchBytes,
 	}
 }
 
@@ -113,6 +118,7 @@ func (r *Reports) Record(ctx context.Context, cluster string, reports []*deliver
 	}
 	select {
 	case r.queue <- j:
+		r.turns.came(cluster)
 	default:
 		return nil, ErrBusy
 	}
@@ -133,8 +139,22 @@ func (r *Reports) Full() bool {
 // Takes is how long the line takes that waits for the console.
 func (r *Reports) Takes() time.Duration { return r.pace.Takes(int64(len(r.queue))) }
 
-// Pause is when a caller that met ErrBusy may come again.
-func (r *Reports) Pause() time.Duration { return r.pace.Pause(int64(len(r.queue))) }
+// PutOff returns when a cluster that met ErrBusy may come again. Behind a line a cluster whose agent has a stream here
+// is called when there is room, and comes by itself only if that is not heard.
+func (r *Reports) PutOff(cluster string) time.Duration {
+	waiting := len(r.queue)
+	if waiting < leastWaiting || !r.agents.Watching(cluster) {
+		return r.pace.Pause(int64(waiting))
+	}
+	r.turns.putOff(cluster)
+	return retry.Between(turnWithin-turnWithin/10, turnWithin)
+}
+
+// callNext calls clusters whose reports were put off, so that the line does not run empty.
+func (r *Reports) callNext() {
+	ahead := min(max(r.pace.Within(callAhead), leastCalled), maxWaiting/2)
+	r.turns.call(ahead-len(r.queue), time.Now(), r.agents)
+}
 
 // Run works until ctx ends.
 func (r *Reports) Run(ctx context.Context) error {
@@ -251,6 +271,7 @@ func (r *Reports) call(ctx context.Context, batch []*job) error {
 		return errors.New("the console acknowledged another number of clusters than it was given")
 	}
 	r.pace.Note(len(batch), len(r.queue) > 0)
+	r.callNext()
 	for i, j := range batch {
 		j.done <- outcome{acknowledged: resp.GetClusters()[i].GetAcknowledged()}
 	}

@@ -106,7 +106,7 @@ func TestReportsThatWaitGoTogether(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := &console{took: time.Second}
-		r := status.NewReports(c, quiet)
+		r := status.NewReports(c, nobody{}, quiet)
 		stop := run(t, r.Run)
 		var all sync.WaitGroup
 		for i := range 100 {
@@ -150,7 +150,7 @@ func TestOneClusterTakesNoMoreThanItsShareOfTheLine(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := &console{took: 5 * time.Second}
-		r := status.NewReports(c, quiet)
+		r := status.NewReports(c, nobody{}, quiet)
 		stop := run(t, r.Run)
 		var all sync.WaitGroup
 		var busy atomic.Int64
@@ -179,7 +179,7 @@ func TestReportsThatAreTooManyAreRefused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := &console{took: 2 * time.Second}
-		r := status.NewReports(c, quiet)
+		r := status.NewReports(c, nobody{}, quiet)
 		stop := run(t, r.Run)
 		var first sync.WaitGroup
 		// A report that the sender is busy with, while the others come.
@@ -204,7 +204,7 @@ func TestReportsThatAreTooLargeTogetherAreRefused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := &console{took: time.Second}
-		r := status.NewReports(c, quiet)
+		r := status.NewReports(c, nobody{}, quiet)
 		stop := run(t, r.Run)
 		if busy := record(t, r, 70, 1<<20); busy != 7 { // 63 of a little over 1 MiB fit into 64
 			t.Errorf("%d of 70 MiB were refused", busy)
@@ -220,7 +220,7 @@ func TestReportsThatNobodyWaitsForAreNotSent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := &console{took: 5 * time.Second}
-		r := status.NewReports(c, quiet)
+		r := status.NewReports(c, nobody{}, quiet)
 		stop := run(t, r.Run)
 		var all sync.WaitGroup
 		short, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -257,7 +257,7 @@ func TestAStormOfReportsIsWorkedOffAfterASlowTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const agents, each, gaveUpAfter = 3000, 10 << 10, 30 * time.Second
 		c := &console{took: 10 * time.Second}
-		r := status.NewReports(c, quiet)
+		r := status.NewReports(c, nobody{}, quiet)
 		stop := run(t, r.Run)
 		begun := time.Now()
 		var all sync.WaitGroup
@@ -272,7 +272,7 @@ func TestAStormOfReportsIsWorkedOffAfterASlowTime(t *testing.T) {
 					case err == nil:
 						return
 					case errors.Is(err, status.ErrBusy):
-						<-time.After(r.Pause())
+						<-time.After(r.PutOff(fmt.Sprint("c", i)))
 					default:
 						vain.Add(1)
 					}
@@ -308,7 +308,7 @@ func (s stuck) RecordReports(context.Context, *consolev1.RecordReportsRequest) (
 func TestReportsThatNobodyWaitsForTakeNoMemory(t *testing.T) {
 	t.Parallel()
 	c := stuck{&console{}, make(chan struct{}), make(chan struct{})}
-	r := status.NewReports(c, quiet)
+	r := status.NewReports(c, nobody{}, quiet)
 	defer run(t, r.Run)()
 	var first sync.WaitGroup
 	defer first.Wait()
@@ -340,7 +340,7 @@ func TestConsoleThatFailsIsNotCalledForEachReport(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := &console{took: time.Second, fail: func(int) error { return connect.NewError(connect.CodeInternal, errors.New("broken")) }}
-		r := status.NewReports(c, quiet)
+		r := status.NewReports(c, nobody{}, quiet)
 		stop := run(t, r.Run)
 		var all sync.WaitGroup
 		for i := range 500 {
@@ -362,7 +362,7 @@ func TestCallsAreBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := &console{took: time.Second}
-		r := status.NewReports(c, quiet)
+		r := status.NewReports(c, nobody{}, quiet)
 		stop := run(t, r.Run)
 		var all sync.WaitGroup
 		for i := range 20 {
@@ -386,7 +386,7 @@ func TestBadReportFailsNobodyElse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := &console{took: time.Second}
-		r := status.NewReports(c, quiet)
+		r := status.NewReports(c, nobody{}, quiet)
 		stop := run(t, r.Run)
 		var all sync.WaitGroup
 		for _, cluster := range []string{"a", "b", "poison", "c", "d"} {
