@@ -75,7 +75,6 @@ func (e *Elector) Leads() bool {
 // latest. The error is that of ctx.
 func (e *Elector) Win(ctx context.Context) (again bool, err error) {
 	for told := ""; ; {
-		began := time.Now()
 		lease, err := e.get(ctx)
 		switch {
 		case ctx.Err() != nil:
@@ -86,8 +85,9 @@ func (e *Elector) Win(ctx context.Context) (again bool, err error) {
 			again = lease != nil && lease.GetAnnotations()[LastAnnotation] == e.id
 			e.know(again)
 			// Not broken off: who is told to stop meanwhile has to know that it is to let go.
-			if err = e.take(context.WithoutCancel(ctx), lease); err == nil {
-				e.extend(began)
+			sent, err := e.take(context.WithoutCancel(ctx), lease)
+			if err == nil {
+				e.extend(sent)
 				return again, nil
 			}
 			if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) && ctx.Err() == nil {
@@ -108,7 +108,7 @@ func (e *Elector) Win(ctx context.Context) (again bool, err error) {
 func (e *Elector) Know(ctx context.Context) error {
 	e.know(true)
 	for {
-		mine, err := e.renew(ctx)
+		mine, _, err := e.renew(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -145,18 +145,17 @@ func (e *Elector) free(lease *unstructured.Unstructured) bool {
 
 // Hold renews the Lease until ctx ends. ErrLost: nothing may be written any more.
 func (e *Elector) Hold(ctx context.Context) error {
-	for wait := renewal; ; {
+	for wait := e.untilRenewal(); ; {
 		if !retry.Sleep(ctx, wait) {
 			return nil
 		}
-		began := time.Now()
-		mine, err := e.renew(ctx)
+		mine, sent, err := e.renew(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // told to stop
 		case err == nil && mine:
-			e.extend(began)
-			wait = renewal
+			e.extend(sent)
+			wait = e.untilRenewal()
 			continue
 		case err == nil:
 			e.end()
@@ -170,15 +169,16 @@ func (e *Elector) Hold(ctx context.Context) error {
 	}
 }
 
-func (e *Elector) renew(ctx context.Context) (mine bool, err error) {
+func (e *Elector) renew(ctx context.Context) (mine bool, sent time.Time, err error) {
 	lease, err := e.get(ctx)
 	if err != nil {
-		return false, err
+		return false, sent, err
 	}
 	if lease != nil && holder(lease) != e.id {
-		return false, nil
+		return false, sent, nil
 	}
-	return true, e.take(ctx, lease)
+	sent, err = e.take(ctx, lease)
+	return true, sent, err
 }
 
 // Release lets go of the Lease, so that another takes it at its next look. The agent's work has ended by then.
@@ -211,6 +211,13 @@ func (e *Elector) extend(from time.Time) {
 	e.until = from.Add(patience)
 }
 
+// untilRenewal is how long to wait for the next one: what a slow answer took is part of it.
+func (e *Elector) untilRenewal() time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return time.Until(e.until) - (patience - renewal)
+}
+
 // end stops writes at once.
 func (e *Elector) end() {
 	e.mu.Lock()
@@ -229,8 +236,9 @@ func (e *Elector) get(ctx context.Context) (*unstructured.Unstructured, error) {
 	return lease, err
 }
 
-// take makes the Lease this agent's, or its for longer. A write by another agent or person in between is a conflict.
-func (e *Elector) take(ctx context.Context, lease *unstructured.Unstructured) error {
+// take makes the Lease this agent's, or its for longer, and says since when: nobody sees the change before it is sent.
+// A write by another agent or person in between is a conflict.
+func (e *Elector) take(ctx context.Context, lease *unstructured.Unstructured) (sent time.Time, err error) {
 	now := time.Now().UTC().Format(metav1.RFC3339Micro)
 	spec := map[string]any{
 		"holderIdentity": e.id, "leaseDurationSeconds": int64(term / time.Second), "renewTime": now, "acquireTime": now, "leaseTransitions": int64(0),
@@ -242,8 +250,9 @@ func (e *Elector) take(ctx context.Context, lease *unstructured.Unstructured) er
 			"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": map[string]any{"name": Name}, "spec": spec,
 		}}
 		e.note(made)
+		sent = time.Now()
 		_, err := e.leases.Create(ctx, made, metav1.CreateOptions{})
-		return err
+		return sent, err
 	}
 	before, _, _ := unstructured.NestedMap(lease.Object, "spec")
 	transitions, _ := before["leaseTransitions"].(int64)
@@ -255,7 +264,8 @@ func (e *Elector) take(ctx context.Context, lease *unstructured.Unstructured) er
 	spec["leaseTransitions"] = transitions
 	lease.Object["spec"] = spec
 	e.note(lease)
-	return e.update(ctx, lease)
+	sent = time.Now()
+	return sent, e.update(ctx, lease)
 }
 
 // note names this agent in the Lease, if it knows what is wanted.
