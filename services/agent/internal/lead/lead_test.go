@@ -23,7 +23,9 @@ type slow struct {
 	lease *unstructured.Unstructured
 }
 
-func (s *slow) Get(ctx context.Context, _ string, _ metav1.GetOptions, _ ...string) (*unstructured.Unstructured, error) {
+func (s *slow) Get(
+	ctx context.Context, _ string, _ metav1.GetOptions, _ ...string,
+) (*unstructured.Unstructured, error) {
 	if err := s.wait(ctx); err != nil {
 		return nil, err
 	}
