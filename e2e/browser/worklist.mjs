@@ -272,6 +272,33 @@ await act(executablePath, folder, async ({ logIn, check, outside, wrong }) => {
   await page.getByText("session.begin").first().waitFor();
   await same("the audit trail", "tbody td:nth-child(3)");
 
+  // The longest names that the hub takes stay within the page, on screens of any width.
+  const long = (name) => name.padEnd(63, "x");
+  const source = { git: { url: `https://git.example.com/${"p".repeat(900)}` } };
+  const spec = { source: long("source"), path: "d".repeat(900), ref: "b".repeat(250), cluster: long("cluster"), project: long("project") };
+  await page.evaluate(async (resources) => {
+    const headers = { "Content-Type": "application/json", "Connect-Protocol-Version": "1" };
+    const body = JSON.stringify({ resources });
+    const answer = await fetch("/fairlead.console.v1.ApplyService/Apply", { method: "POST", headers, body });
+    if (!answer.ok) throw new Error(await answer.text());
+  }, [
+    { project: { metadata: { name: long("project") }, spec: { sources: ["*"], clusters: { all: true } } } },
+    { source: { metadata: { name: long("source") }, spec: source } },
+    { cluster: { metadata: { name: long("cluster") }, spec: {} } },
+    { service: { metadata: { name: long("service") }, spec } },
+    { globalService: { metadata: { name: long("global") }, spec: { clusters: { all: true }, template: { ...spec, cluster: "" } } } },
+  ]);
+  for (const kind of ["project", "source", "cluster", "service", "globalservice"]) {
+    const name = long(kind.replace("service", "") || kind);
+    await page.goto(`${hub}/${kind}/${name}`);
+    await page.getByText(/^Asking /).first().waitFor({ state: "detached" });
+    for (const width of [390, 700, 1280]) {
+      await page.setViewportSize({ width, height: 800 });
+      const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+      if (over > 0) wrong.push(`the page of a ${kind} with a long name is ${over} wider than ${width}`);
+    }
+  }
+
   // A cluster leaves: its name is typed, its credentials go, and nothing else.
   await page.goto(`${hub}/cluster/${leaves}`);
   await page.getByRole("button", { name: "Leave" }).click();
