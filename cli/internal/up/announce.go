@@ -36,7 +36,7 @@ func (u *up) announceReady(clusters []cluster, previous string) error {
 		return nil
 	}
 	text, err := json.MarshalIndent(readiness{
-		DataDir: u.data.path, Config: u.options.Store.Path(), Context: contextName, Hub: u.hub.urls,
+		DataDir: u.data.path, Config: u.options.Store.Path(), Context: u.context, Hub: u.hub.urls,
 		Pages: u.hub.urls.Front, CAFile: u.hub.files.CAFile, Key: u.hub.secretFile,
 		Git: u.git.URL(sampleName), Source: sampleName, Cluster: clusters, Seconds: time.Since(u.began).Seconds(),
 	}, "", "  ")
@@ -74,8 +74,8 @@ func (u *up) summaryText(clusters []cluster, previous string) string {
 		fmt.Fprintf(&b, "  %-12s pretended, nothing runs in them: %s\n", "pods", u.pretended)
 	}
 	fmt.Fprintf(&b, "  %-12s %s (logs in %s)\n", "data", u.data.path, u.data.joinPath("logs"))
-	if previous != "" && previous != contextName {
-		fmt.Fprintf(&b, "\nContext %q is the current one until this ends; then it is %q again.\n", contextName, previous)
+	if previous != "" && previous != u.context {
+		fmt.Fprintf(&b, "\nContext %q is the current one until this ends; then it is %q again.\n", u.context, previous)
 	}
 	if len(clusters) > 0 && !clusters[0].local && !u.options.BindAdmins {
 		b.WriteString("\nNobody may do anything in your clusters through the tunnel until their RBAC says so: bind group\nfairlead:admins, or start with --bind-admins.\n")

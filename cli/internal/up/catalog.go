@@ -45,7 +45,7 @@ func (u *up) loginLocal(ctx context.Context) (contexts.Context, error) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	return hubapi.Login{
-		Context: contextName, URL: u.hub.urls.Console, CA: string(ca),
+		Context: u.context, URL: u.hub.urls.Console, CA: string(ca),
 		HubSecret: strings.TrimSpace(string(secret)), User: u.options.User,
 	}.Do(ctx)
 }
@@ -65,7 +65,7 @@ func (u *up) stayLoggedIn(ctx context.Context) {
 			err = u.options.Store.Update(c)
 		}
 		if err != nil && ctx.Err() == nil {
-			u.sayf("context %q could not be renewed: %v", contextName, err)
+			u.sayf("context %q could not be renewed: %v", u.context, err)
 		}
 	}
 }

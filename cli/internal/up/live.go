@@ -3,10 +3,12 @@ package up
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
 
+	"fairlead.dev/cli/internal/contexts"
 	hubapi "fairlead.dev/cli/internal/hubclient"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/client"
@@ -28,7 +30,7 @@ func (u *up) serveClusters(ctx, failed context.Context, clusters []cluster) erro
 	if err != nil {
 		return err
 	}
-	api, err := hubapi.Connect(ctx, u.options.Store, contextName)
+	api, err := hubapi.Connect(ctx, u.options.Store, u.context)
 	if err != nil {
 		return err
 	}
@@ -94,7 +96,7 @@ func (u *up) startClusters(ctx context.Context, clusters []cluster) (previous st
 
 // joinAgents starts the agents, and waits until the hub has heard of them.
 func (u *up) joinAgents(ctx context.Context, clusters []cluster) error {
-	api, err := hubapi.Connect(ctx, u.options.Store, contextName)
+	api, err := hubapi.Connect(ctx, u.options.Store, u.context)
 	if err != nil {
 		return err
 	}
@@ -126,7 +128,7 @@ func (u *up) restoreContext(previous string) {
 		u.sayf("%v", err)
 	}
 	all, current, err := u.options.Store.List()
-	if err != nil || previous == "" || previous == contextName || current != contextName {
+	if err != nil || previous == "" || previous == u.context || current != u.context {
 		return
 	}
 	for _, c := range all {
@@ -138,13 +140,49 @@ func (u *up) restoreContext(previous string) {
 	}
 }
 
+// nameContext returns the name of the hub's context: another hub that runs keeps its own. A name with a port stays with
+// the hub at that port, also when it runs alone.
+func (u *up) nameContext(ctx context.Context) (string, error) {
+	all, _, err := u.options.Store.List()
+	if err != nil {
+		return "", err
+	}
+	own := fmt.Sprintf("%s-%d", contextName, u.data.state.Ports.Console)
+	var other contexts.Context
+	for _, c := range all {
+		switch {
+		case c.Name == own && c.URL == u.hub.urls.Console:
+			return own, nil
+		case c.Name == contextName && c.URL != u.hub.urls.Console:
+			other = c
+		}
+	}
+	if other.Name == "" || !hubRuns(ctx, other) {
+		return contextName, nil
+	}
+	u.sayf("context %q is that of the hub at %s, which runs: this one has %q", contextName, other.URL, own)
+	return own, nil
+}
+
+// hubRuns tells whether the hub of a context answers.
+func hubRuns(ctx context.Context, c contexts.Context) bool {
+	hc, err := client.New(client.Config{CAPEM: []byte(c.CA)})
+	if err != nil {
+		return false
+	}
+	defer hc.CloseIdleConnections()
+	ctx, cancel := context.WithTimeout(ctx, otherLimit)
+	defer cancel()
+	return checkReady(ctx, hc, c.URL) == nil
+}
+
 // notePrevious returns the context that was the current one before, also if a run before this one was killed, and keeps
 // its name for the case that this one is.
 func (u *up) notePrevious() (previous string, err error) {
 	if _, previous, err = u.options.Store.List(); err != nil {
 		return "", err
 	}
-	if previous == contextName {
+	if previous == u.context {
 		previous = cmp.Or(u.data.state.PreviousContext, previous)
 	}
 	u.data.state.PreviousContext = previous
@@ -177,6 +215,9 @@ func (u *up) raiseHub(ctx context.Context, clusters []cluster) (previous string,
 	if err := u.hub.awaitReady(ctx, hc, u.sayf); err != nil {
 		return "", err
 	}
+	if u.context, err = u.nameContext(ctx); err != nil {
+		return "", err
+	}
 	if previous, err = u.notePrevious(); err != nil {
 		return "", err
 	}
@@ -187,7 +228,7 @@ func (u *up) raiseHub(ctx context.Context, clusters []cluster) (previous string,
 	if err := u.options.Store.Put(c); err != nil {
 		return "", err
 	}
-	api, err := hubapi.Connect(ctx, u.options.Store, contextName)
+	api, err := hubapi.Connect(ctx, u.options.Store, u.context)
 	if err != nil {
 		return previous, err
 	}

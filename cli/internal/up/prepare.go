@@ -56,8 +56,8 @@ func (u *up) earlyText(clusters []cluster, previous string) string {
 		fmt.Fprintf(&b, "  %-12s %s, once it is there: `%s get clusters -o wide` shows how far it is\n", "cluster",
 			c.Name, selfPath())
 	}
-	if previous != "" && previous != contextName {
-		fmt.Fprintf(&b, "\nContext %q is the current one until this ends; then it is %q again.\n", contextName, previous)
+	if previous != "" && previous != u.context {
+		fmt.Fprintf(&b, "\nContext %q is the current one until this ends; then it is %q again.\n", u.context, previous)
 	}
 	return b.String() + "\n"
 }

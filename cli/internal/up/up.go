@@ -31,10 +31,13 @@ import (
 )
 
 const (
-	loopback    = "127.0.0.1"
+	loopback = "127.0.0.1"
+	// contextName is that of the hub here. One that runs beside another has its port behind it.
 	contextName = "local"
 	// connectLimit bounds the wait for the agents. The agents go on by themselves after it.
 	connectLimit = time.Minute
+	// otherLimit bounds the question whether another hub runs, mostly one on this machine.
+	otherLimit = 2 * time.Second
 	// pushBacklog of repositories that were pushed to and not passed on yet; more are the same ones again.
 	pushBacklog = 16
 )
@@ -83,6 +86,7 @@ type up struct {
 	git     *gitserver.Server
 	hub     *hub
 	pushes  chan string
+	context string // Name of the hub's context; set when the hub is ready.
 	link    string // Link that logs a person in, once.
 
 	pretended string // Why no local cluster has a real node; empty: one has.

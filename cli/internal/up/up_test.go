@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"os"
@@ -170,6 +171,7 @@ func runUp(t *testing.T, o Options) (readiness, *output, func()) {
 		}
 		select {
 		case err := <-done:
+			done <- nil
 			t.Fatalf("up ended: %v\n%s", err, out)
 		case <-tick.C:
 		}
@@ -319,6 +321,43 @@ func TestDescriptionOfInterruptedBuildIsTakenOff(t *testing.T) {
 		if err != nil || got.GetCluster().GetSpec().GetDescription() != want {
 			t.Errorf("%s: %v, %v, want the description %q\n%s", localNames()[i], got, err, want, out)
 		}
+	}
+}
+
+// A run beside another one, with a folder of its own, leaves that one's context alone; once it runs alone it keeps its
+// name.
+func TestSecondRunBesideAnotherHasAContextOfItsOwn(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	store := contexts.NewStore(filepath.Join(dir, "config.yaml"), nil)
+	a := Options{DataDir: filepath.Join(dir, "a", "data"), Store: store}
+	b := Options{DataDir: filepath.Join(dir, "b", "data"), Store: store}
+	first, _, stopFirst := runUp(t, a)
+	second, out, stopSecond := runUp(t, b)
+	if first.Context != contextName || second.Context == contextName {
+		t.Fatalf("contexts %q and %q", first.Context, second.Context)
+	}
+	if text := out.String(); !strings.Contains(text, fmt.Sprintf(`context "local" is that of the hub at %s, which runs: `+
+		"this one has %q", first.Hub.Console, second.Context)) {
+		t.Errorf("it does not say so:\n%s", text)
+	}
+	for _, r := range []readiness{first, second} {
+		if c, err := store.Get(r.Context); err != nil || c.URL != r.Hub.Console {
+			t.Errorf("context %q is that of %q, %v", r.Context, c.URL, err)
+		}
+	}
+	if _, current, err := store.List(); err != nil || current != second.Context {
+		t.Errorf("current context %q, %v", current, err)
+	}
+	stopSecond()
+	if _, current, err := store.List(); err != nil || current != contextName {
+		t.Errorf("current context afterwards %q, %v", current, err)
+	}
+	stopFirst()
+	again, _, stop := runUp(t, b)
+	defer stop()
+	if again.Hub == second.Hub && again.Context != second.Context { // its ports may be taken by now
+		t.Errorf("context %q, was %q", again.Context, second.Context)
 	}
 }
 

@@ -25,7 +25,8 @@ The Git server lets everybody on this machine push, and nobody else.
 
 The command runs until Ctrl-C, which ends everything that it started; the data stays, and the next start
 finds it again. A second Ctrl-C ends everything at once. The context "local" is the current one of the
-command "fairlead" meanwhile.`,
+command "fairlead" meanwhile; a second "fairlead up" beside it, with another --data-dir and --port-base, has
+the context "local-PORT".`,
 		Example: `  fairlead up
   fairlead up --empty
   fairlead up --kubeconfig ~/.kube/config --context kind-a --context kind-b --bind-admins`,
