@@ -115,7 +115,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	defer func() { err = errors.Join(err, data.releaseLock()) }()
 	// A program that waits for the ready file must not find that of an earlier run, nor that of one that has ended.
-	if err := removeFile(o.ReadyFile); err != nil {
+	if err := clearReadyFile(o.ReadyFile); err != nil {
 		return fmt.Errorf("ready file: %w", err)
 	}
 	defer func() { err = errors.Join(err, removeFile(o.ReadyFile)) }()
@@ -132,6 +132,17 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	return nil
+}
+
+// clearReadyFile removes the file of an earlier run, and makes its folder: at the end of the way up it is late to fail.
+func clearReadyFile(name string) error {
+	if name == "" {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return err
+	}
+	return removeFile(name)
 }
 
 func removeFile(name string) error {

@@ -144,7 +144,9 @@ func runUp(t *testing.T, o Options) (readiness, *output, func()) {
 	t.Helper()
 	out := &output{}
 	o.ListenHost, o.NoClusters, o.User, o.Stdout, o.Stderr = loopback, true, "tester", out, out
-	o.ReadyFile = filepath.Join(o.DataDir, "..", "ready.json")
+	if o.ReadyFile == "" {
+		o.ReadyFile = filepath.Join(o.DataDir, "..", "ready.json")
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- Run(ctx, o) }()
@@ -358,6 +360,20 @@ func TestSecondRunBesideAnotherHasAContextOfItsOwn(t *testing.T) {
 	defer stop()
 	if again.Hub == second.Hub && again.Context != second.Context { // its ports may be taken by now
 		t.Errorf("context %q, was %q", again.Context, second.Context)
+	}
+}
+
+func TestFolderOfTheReadyFileIsMade(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	o := Options{DataDir: filepath.Join(dir, "data"), Store: contexts.NewStore(filepath.Join(dir, "config.yaml"), nil)}
+	o.ReadyFile = filepath.Join(dir, "run", "of", "mine", "ready.json")
+	_, _, stop := runUp(t, o)
+	stop()
+	o.ReadyFile = filepath.Join(dir, "config.yaml", "ready.json")
+	o.ListenHost, o.NoClusters, o.Stdout, o.Stderr = loopback, true, &output{}, &output{}
+	if err := Run(t.Context(), o); err == nil || !strings.HasPrefix(err.Error(), "ready file: ") {
+		t.Errorf("below a file: %v", err)
 	}
 }
 
