@@ -1,8 +1,11 @@
 package start
 
 import (
+	"context"
 	"errors"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -23,10 +26,10 @@ server with a sample repository, two local Kubernetes clusters, and an agent for
 The hub listens on this machine only and with TLS; its own certificate authority is in the data folder.
 The Git server lets everybody on this machine push, and nobody else.
 
-The command runs until Ctrl-C, which ends everything that it started; the data stays, and the next start
-finds it again. A second Ctrl-C ends everything at once. The context "local" is the current one of the
-command "fairlead" meanwhile; a second "fairlead up" beside it, with another --data-dir and --port-base, has
-the context "local-PORT".`,
+The command runs until Ctrl-C or the end of its terminal, which ends everything that it started; the data
+stays, and the next start finds it again. A second Ctrl-C ends everything at once. The context "local" is the
+current one of the command "fairlead" meanwhile; a second "fairlead up" beside it, with another --data-dir and
+--port-base, has the context "local-PORT".`,
 		Example: `  fairlead up
   fairlead up --empty
   fairlead up --kubeconfig ~/.kube/config --context kind-a --context kind-b --bind-admins`,
@@ -70,9 +73,19 @@ the context "local-PORT".`,
 		if err := completeUp(a, &o); err != nil {
 			return err
 		}
-		return up.Run(cmd.Context(), o)
+		ctx, stop := untilHangup(cmd.Context())
+		defer stop()
+		return up.Run(ctx, o)
 	}
 	return cmd
+}
+
+// untilHangup also ends a context when the terminal is closed, unless the person had that ignored, as with nohup.
+func untilHangup(ctx context.Context) (context.Context, context.CancelFunc) {
+	if signal.Ignored(syscall.SIGHUP) {
+		return ctx, func() {}
+	}
+	return signal.NotifyContext(ctx, syscall.SIGHUP)
 }
 
 // completeUp fills in what depends on the environment.
