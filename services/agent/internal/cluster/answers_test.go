@@ -202,6 +202,11 @@ func TestAPageThatIsTooLargeIsAskedForInSmallerOnes(t *testing.T) {
 	if err != nil || !all || scanned != objects {
 		t.Errorf("%d of %d were scanned, all %v: %v", scanned, objects, all, err)
 	}
+	limit := int64(100)
+	page, err := c.RawList(t.Context(), JSON, "/apis/sea.example/v1/rafts", nil, &limit)
+	if few := strings.Count(string(page), `"kind":"Raft"`); err != nil || few == 0 || int64(few) != limit {
+		t.Errorf("a raw page has %d objects of %d: %v", few, limit, err)
+	}
 }
 
 // The API server packs answers of more than 128 KiB for clients that take them packed.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"strconv"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
@@ -37,12 +38,22 @@ func (c *Cluster) RawWatch(ctx context.Context, form Form, path string, params u
 	return body, nil
 }
 
-// RawList returns one page of a list, undecoded. Errors: those of the API, ErrAnswerSize.
-func (c *Cluster) RawList(ctx context.Context, form Form, path string, params url.Values) ([]byte, error) {
+// RawList returns one page of a list, undecoded. Where limit objects are too large for one answer, limit is less then.
+// Errors: those of the API, ErrAnswerSize.
+func (c *Cluster) RawList(
+	ctx context.Context, form Form, path string, params url.Values, limit *int64,
+) ([]byte, error) {
 	if form == Metadata {
 		form = metadataList
 	}
-	data, err := withParams(c.raw.Get().AbsPath(path), params).SetHeader("Accept", string(form)).DoRaw(ctx)
+	ask := func() ([]byte, error) {
+		return withParams(c.raw.Get().AbsPath(path), params).Param("limit", strconv.FormatInt(*limit, 10)).
+			SetHeader("Accept", string(form)).DoRaw(ctx)
+	}
+	data, err := ask()
+	for smaller(err, limit) {
+		data, err = ask()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("list %s: %w", path, err)
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -390,12 +389,12 @@ func readFrame(from io.Reader, buffer []byte) ([]byte, error) {
 
 // list reads all objects of a kind page by page.
 func (v *View) list(ctx context.Context, k *kind) error {
-	params := url.Values{"limit": {strconv.Itoa(listPage)}}
+	params, limit := url.Values{}, int64(listPage)
 	if k.fields != "" {
 		params.Set("fieldSelector", k.fields)
 	}
 	for {
-		body, err := v.Cluster.RawList(ctx, cmp.Or(k.form, cluster.Protobuf), k.path, params)
+		body, err := v.Cluster.RawList(ctx, cmp.Or(k.form, cluster.Protobuf), k.path, params, &limit)
 		if err != nil {
 			return err
 		}
