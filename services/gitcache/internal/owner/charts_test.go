@@ -13,8 +13,10 @@ import (
 
 	"fairlead.dev/services/gitcache/internal/fetch/chartrepo"
 	"fairlead.dev/services/gitcache/internal/git"
+	"fairlead.dev/services/gitcache/internal/gittest"
 	"fairlead.dev/services/gitcache/internal/helm"
 	"fairlead.dev/services/gitcache/internal/metrics"
+	"fairlead.dev/services/gitcache/internal/mirror/mirrortest"
 	"fairlead.dev/services/gitcache/internal/source"
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
@@ -46,7 +48,7 @@ func TestADeadHostOfPackagesDoesNotHoldADamagedMirror(t *testing.T) {
 	hosts := &packages{}
 	tn := newTenure(source.Source{Name: "shop", Charts: true, Wants: map[string]int{}})
 	tn.loop.o.deps.Charts, tn.loop.o.deps.Metrics, tn.loop.o.deps.Tracer = hosts, counted, noop.NewTracerProvider().Tracer("")
-	tn.mirror, _ = fetched(t)
+	tn.mirror, _ = mirrortest.New(t, gittest.Files{"a": "1"})
 	tn.mirror.Doubt(errors.New("damaged"))
 	var told []string
 	for _, want := range []string{"a b c y z", "d e f y z", "a b c y z", "d e f y z"} {

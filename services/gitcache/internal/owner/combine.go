@@ -22,6 +22,7 @@ import (
 	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/pack"
+	"fairlead.dev/services/gitcache/internal/pause"
 	"fairlead.dev/services/gitcache/internal/source"
 )
 
@@ -239,7 +240,7 @@ func (c *combining) renewHead(ctx context.Context, ref string, old mirror.Head, 
 	}
 	err = fmt.Errorf("the sources of %s can't be put together: %w", c.s.NameUsers(ref), err)
 	if !errors.Is(err, context.Canceled) { // the end of the tenure puts nothing off
-		t.pauses.Add(id.String(), err, mostBackoff)
+		t.pauses.Add(id.String(), err, pause.Most)
 	}
 	return err
 }
@@ -305,8 +306,8 @@ func (c *combining) assembleCommit(ctx context.Context, ref, trace string, parts
 		span.End()
 	}()
 	if c.builder == nil {
-		l := folderLimits()
-		if c.builder, err = archive.New(c.t.loop.o.cfg.Dir, archive.Limits{FileBytes: l.FileBytes, Bytes: l.Bytes, Files: l.Files}); err != nil {
+		limits := archive.Limits{FileBytes: artifact.DefaultFileBytes, Bytes: artifact.DefaultBytes, Files: artifact.DefaultFiles}
+		if c.builder, err = archive.New(c.t.loop.o.cfg.Dir, limits); err != nil {
 			return commit, err
 		}
 		c.builder.Merges = true

@@ -81,13 +81,10 @@ func (t *tenure) fetchCommits(ctx context.Context, r upstream.Remote, l *gitwire
 	return nil
 }
 
-// wantsKey is under what a fetch that went wrong is held back.
-func wantsKey(wants []git.Hash) string { return fmt.Sprint(wants) }
-
 func (t *tenure) fetchInto(ctx context.Context, r upstream.Remote, l *gitwire.Listing, wants []git.Hash, into upstream.Target) error {
 	slices.SortFunc(wants, func(a, b git.Hash) int { return strings.Compare(string(a[:]), string(b[:])) })
 	wants = slices.Compact(wants)
-	key, repository := wantsKey(wants), "limits of "+r.URL.String()
+	key, repository := pause.Objects(wants...), "limits of "+r.URL.String()
 	if err := cmp.Or(t.pauses.Check(key), t.pauses.Check(repository)); err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
+	"fairlead.dev/services/gitcache/internal/gather"
 	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/source"
@@ -193,9 +194,9 @@ func (t *tenure) lookDependencies(ctx context.Context, r upstream.Remote, s sour
 	if err := t.bringDependencies(ctx, r, s, p); err != nil {
 		return err
 	}
-	if len(p.dependencies) > 0 {
+	if len(p.gathered.Heads) > 0 {
 		heads := maps.Clone(t.heads)
-		maps.Copy(heads, p.dependencies)
+		maps.Copy(heads, p.gathered.Heads)
 		t.dirty = true
 		if err := t.saveHeads(heads); err != nil {
 			return err
@@ -263,12 +264,11 @@ func (t *tenure) lookUpstream(ctx context.Context, r upstream.Remote, s source.S
 	if other := namesakeOf(ref); other != "" {
 		names.Refs = append(names.Refs, other) // to say which other kind of ref may be meant
 	}
-	listing, err := t.loop.o.deps.Fetcher.List(ctx, r, names)
+	listing, err := t.listNames(ctx, r, names)
 	if err != nil {
 		t.forgetCredentials(err)
 		return nil, err
 	}
-	t.loop.o.deps.Metrics.CountListing(listing.Bytes)
 	p := t.makePlan(s, listing)
 	if p.fresh {
 		return nil, refusal.New(refusal.Unavailable, "source %q is being cloned again: try again in a moment", s.Name)
@@ -309,7 +309,7 @@ func refuseTrouble(s source.Source, is source.Trouble) error {
 // isPassing tells errors that go by themselves.
 func isPassing(err error) bool {
 	known, ok := errors.AsType[*upstream.Error](err)
-	return isUnanswered(err) || ok && known.Kind == upstream.KindStorage || errors.Is(err, errDependTime) || errors.Is(err, context.DeadlineExceeded)
+	return isUnanswered(err) || ok && known.Kind == upstream.KindStorage || errors.Is(err, gather.ErrTime) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // refusalError puts an error of a look into words, and tells those that go by themselves from the others.

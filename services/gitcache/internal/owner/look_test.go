@@ -61,11 +61,11 @@ func TestALookThatBreaksALimitHoldsNoPollBack(t *testing.T) {
 	if !fetches("03") {
 		t.Error("a look holds the polls back")
 	}
-	tn.pauses.Add("submodule", errors.New("down"), mostBackoff)
+	tn.pauses.Add("submodule", errors.New("down"), pause.Most)
 	func() {
 		defer tn.setAside()()
 		for i := range 1000 {
-			tn.pauses.Add(fmt.Sprint(i), errors.New("down"), mostBackoff)
+			tn.pauses.Add(fmt.Sprint(i), errors.New("down"), pause.Most)
 		}
 	}()
 	if tn.pauses.Check("submodule") == nil {

@@ -74,5 +74,7 @@ func (t *tenure) preparePins(ctx context.Context, s source.Source, p *plan) erro
 	if err := t.gatherModules(ctx, r, s, p); err != nil {
 		return err
 	}
-	return t.fetchDependencies(ctx, r, s, p)
+	is, err := t.newGathering(r, s, p).GatherCharts(ctx)
+	t.noteGathered(p, is)
+	return err
 }

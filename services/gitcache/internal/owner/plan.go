@@ -2,7 +2,6 @@ package owner
 
 import (
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"fairlead.dev/services/gitcache/internal/fetch/buckets"
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
 	"fairlead.dev/services/gitcache/internal/fetch/registry"
+	"fairlead.dev/services/gitcache/internal/gather"
 	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/helm"
 	"fairlead.dev/services/gitcache/internal/mirror"
@@ -26,11 +26,9 @@ type plan struct {
 	seen  map[string]bool // refs whose heads are those of this listing
 	// wants are objects that have to be fetched, for refs; commits those that a service names.
 	wants, commits []git.Hash
-	// dependencies are heads of charts that others depend on, and of bases, which came with this poll.
-	dependencies map[string]mirror.Head
-	needed       map[string]bool // refs of charts that others depend on, and of bases, in folders of services
-	moved        bool            // heads of refs, before charts that others depend on are fetched
-	troubles     []source.Trouble
+	gathered       gather.Result // charts that others depend on, and bases
+	moved          bool          // heads of refs, before charts that others depend on are fetched
+	troubles       []source.Trouble
 	// unverified are faults of the source's host that kept signatures of charts and artifacts back, by ref.
 	unverified map[string]error
 	// err is the first fault of the source's host that kept single refs back. The poll goes on, and fails with it at
@@ -142,7 +140,7 @@ func (t *tenure) chooseTag(s source.Source, l *gitwire.Listing, ref, text string
 
 // wantObjects notes what has to be fetched for refs: of those, the objects that are not here.
 func (p *plan) wantObjects(l *gitwire.Listing, lacking map[string]git.Hash) {
-	tips := tipsOf(l, maps.Values(lacking))
+	tips := l.Tips(maps.Values(lacking))
 	for _, ref := range slices.Sorted(maps.Keys(lacking)) {
 		id := lacking[ref]
 		switch tip, listed := tips[id]; {
@@ -154,30 +152,6 @@ func (p *plan) wantObjects(l *gitwire.Listing, lacking map[string]git.Hash) {
 			p.wants = append(p.wants, id)
 		}
 	}
-}
-
-// tipsOf are the objects to ask for where upstream hands out only refs, by what is wanted: the commit itself, or the tag
-// object that stands for it. A listing may have a million refs: however many objects are wanted, it is read once.
-func tipsOf(l *gitwire.Listing, wanted iter.Seq[git.Hash]) map[git.Hash]git.Hash {
-	tips := map[git.Hash]git.Hash{} // the zero hash: no ref has it so far
-	for id := range wanted {
-		tips[id] = git.Hash{}
-	}
-	if len(tips) == 0 {
-		return tips
-	}
-	for tag, commit := range l.Peeled {
-		if _, ok := tips[commit]; ok {
-			tips[commit] = l.Refs[tag]
-		}
-	}
-	for _, tip := range l.Refs {
-		if _, ok := tips[tip]; ok {
-			tips[tip] = tip
-		}
-	}
-	maps.DeleteFunc(tips, func(_, tip git.Hash) bool { return tip.IsZero() })
-	return tips
 }
 
 // noteMissing notes that upstream does not have a ref.

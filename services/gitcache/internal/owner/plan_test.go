@@ -8,7 +8,9 @@ import (
 
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
 	"fairlead.dev/services/gitcache/internal/git"
+	"fairlead.dev/services/gitcache/internal/gittest"
 	"fairlead.dev/services/gitcache/internal/mirror"
+	"fairlead.dev/services/gitcache/internal/mirror/mirrortest"
 	"fairlead.dev/services/gitcache/internal/source"
 )
 
@@ -25,7 +27,7 @@ func TestCommitsAreAskedForByTheirRefs(t *testing.T) {
 		Peeled: map[string]git.Hash{"refs/tags/v1": tagged, "refs/tags/of-main": branch},
 	}
 	want := map[git.Hash]git.Hash{branch: branch, tagged: tag, plain: plain, tag: tag}
-	if got := tipsOf(l, slices.Values([]git.Hash{branch, tag, tagged, plain, absent})); !maps.Equal(got, want) {
+	if got := l.Tips(slices.Values([]git.Hash{branch, tag, tagged, plain, absent})); !maps.Equal(got, want) {
 		t.Errorf("tips %v, want %v", got, want)
 	}
 	p := &plan{}
@@ -49,7 +51,7 @@ func TestAPollLooksAtTheServicesOnce(t *testing.T) {
 			return func(ref string) []string { return []string{"of-" + strings.TrimPrefix(ref, source.BranchPrefix)} }
 		},
 	})
-	m, commit := fetched(t)
+	m, commit := mirrortest.New(t, gittest.Files{"a": "1"})
 	tn.mirror, tn.heads = m, map[string]mirror.Head{}
 	for polls := range 2 {
 		p := tn.makePlan(tn.loop.currentSource(), &gitwire.Listing{Refs: map[string]git.Hash{source.RefHead: commit}})

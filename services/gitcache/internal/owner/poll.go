@@ -14,13 +14,12 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
-	"fairlead.dev/platform/remotebase"
 	"fairlead.dev/platform/telemetry"
-	"fairlead.dev/services/gitcache/internal/depend"
 	"fairlead.dev/services/gitcache/internal/fetch/buckets"
 	"fairlead.dev/services/gitcache/internal/fetch/chartrepo"
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
 	"fairlead.dev/services/gitcache/internal/fetch/registry"
+	"fairlead.dev/services/gitcache/internal/gather"
 	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/pause"
@@ -44,24 +43,14 @@ type work struct {
 	fetched   map[git.Hash]git.Hash // the commits that packages of charts became, by what the index said of them
 	unserved  map[git.Hash]silence  // the last requests for packages that had no answer, by the same
 
-	// depended are folders at trees of commits whose charts have all charts of repositories that they depend on here.
-	depended map[wholeFolder][]depend.Chart
-	// based are folders at trees of commits whose kustomizations have all bases of other repositories here.
-	based map[wholeFolder][]remotebase.Base
-	// indexes are what repositories answered of charts that others depend on, by their keys, if the last poll had to
-	// ask.
-	indexes map[string]*chartrepo.Charts
-	// failed is when charts that others depend on could not be fetched, of those that are still needed.
-	failed map[depend.Chart]time.Time
+	gathered gather.Memory
 
 	credentials map[string]credentials // by the name of the secret
 }
 
 func newWork() work {
 	return work{
-		pauses: pause.Pauses{}, fetched: map[git.Hash]git.Hash{}, depended: map[wholeFolder][]depend.Chart{},
-		based: map[wholeFolder][]remotebase.Base{}, indexes: map[string]*chartrepo.Charts{},
-		failed: map[depend.Chart]time.Time{}, unserved: map[git.Hash]silence{}, credentials: map[string]credentials{}, grown: true,
+		pauses: pause.Pauses{}, fetched: map[git.Hash]git.Hash{}, gathered: gather.NewMemory(), unserved: map[git.Hash]silence{}, credentials: map[string]credentials{}, grown: true,
 	}
 }
 
@@ -240,10 +229,9 @@ func (t *tenure) listRefs(ctx context.Context, s source.Source) (r upstream.Remo
 		return r, nil, err
 	}
 	for range 2 { // not until it lacks nothing: a host may lack another ref each time
-		if listing, err = t.loop.o.deps.Fetcher.List(ctx, r, t.wantedNames(s)); err != nil {
+		if listing, err = t.listNames(ctx, r, t.wantedNames(s)); err != nil {
 			break
 		}
-		t.loop.o.deps.Metrics.CountListing(listing.Bytes)
 		if !t.noteLacking(s, listing) {
 			break
 		}
@@ -252,6 +240,15 @@ func (t *tenure) listRefs(ctx context.Context, s source.Source) (r upstream.Remo
 		t.forgetCredentials(err)
 	}
 	return r, listing, err
+}
+
+// listNames asks upstream where names point.
+func (t *tenure) listNames(ctx context.Context, r upstream.Remote, names gitwire.Names) (*gitwire.Listing, error) {
+	listing, err := t.loop.o.deps.Fetcher.List(ctx, r, names)
+	if err == nil {
+		t.loop.o.deps.Metrics.CountListing(listing.Bytes)
+	}
+	return listing, err
 }
 
 // bringWanted fetches what the plan wants, and makes heads of it.
@@ -282,20 +279,11 @@ func (t *tenure) bringWanted(ctx context.Context, r upstream.Remote, s source.So
 	return p.moved || more, err
 }
 
-// bringDependencies fetches what the folders of services need of others: charts of repositories, and bases of other
-// repositories.
-func (t *tenure) bringDependencies(ctx context.Context, r upstream.Remote, s source.Source, p *plan) error {
-	if err := t.fetchDependencies(ctx, r, s, p); err != nil {
-		return err
-	}
-	return t.bringBases(ctx, r, s, p)
-}
-
 // settleDependencies makes heads of the charts that others depend on, and of bases.
 func (t *tenure) settleDependencies(p *plan) (moved bool, err error) {
 	heads := maps.Clone(t.heads)
-	maps.DeleteFunc(heads, func(ref string, _ mirror.Head) bool { return isDependency(ref) })
-	t.keepDependencies(heads, p)
+	maps.DeleteFunc(heads, func(ref string, _ mirror.Head) bool { return gather.IsDependency(ref) })
+	t.gathered.KeepHeads(heads, t.heads, p.gathered)
 	moved = !maps.EqualFunc(heads, t.heads, mirror.Head.Equal)
 	return moved, t.saveHeads(heads)
 }

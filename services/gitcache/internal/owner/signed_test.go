@@ -17,6 +17,7 @@ import (
 	"fairlead.dev/services/gitcache/internal/helm"
 	"fairlead.dev/services/gitcache/internal/metrics"
 	"fairlead.dev/services/gitcache/internal/mirror"
+	"fairlead.dev/services/gitcache/internal/mirror/mirrortest"
 	"fairlead.dev/services/gitcache/internal/signed"
 	"fairlead.dev/services/gitcache/internal/source"
 	"fairlead.dev/services/gitcache/internal/upstream"
@@ -136,7 +137,7 @@ func TestADamagedMirrorWaitsForSignaturesOfWhatIsPublished(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			tn, r, s := provenTenure(t, &provenances{hang: []string{"a"}})
-			m, commit := fetched(t)
+			m, commit := mirrortest.New(t, gittest.Files{"a": "1"})
 			m.Doubt(errors.New("damaged"))
 			tn.mirror, tn.heads = m, map[string]mirror.Head{}
 			p := listed("a@*")

@@ -36,7 +36,7 @@ func (t *tenure) resolveHeads(ctx context.Context, s source.Source, p *plan) (ma
 			p.noteLost(ref, describeUnusable(s, ref, err))
 		}
 	}
-	t.keepDependencies(heads, p)
+	t.gathered.KeepHeads(heads, t.heads, p.gathered)
 	t.keepCombinations(heads, o)
 	return heads, nil
 }

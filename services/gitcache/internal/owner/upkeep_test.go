@@ -12,7 +12,9 @@ import (
 
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
 	"fairlead.dev/services/gitcache/internal/git"
+	"fairlead.dev/services/gitcache/internal/gittest"
 	"fairlead.dev/services/gitcache/internal/mirror"
+	"fairlead.dev/services/gitcache/internal/mirror/mirrortest"
 	"fairlead.dev/services/gitcache/internal/source"
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
@@ -132,7 +134,7 @@ func TestWhatAFreshCloneLacksIsFetchedOnceItCanBe(t *testing.T) {
 	t.Parallel()
 	const branch = "refs/heads/gone"
 	gone, pinned := git.Hash{1}, git.Hash{2}
-	m, commit := fetched(t)
+	m, commit := mirrortest.New(t, gittest.Files{"a": "1"})
 	s := source.Source{Name: "shop", Wants: map[string]int{branch: 1, pinned.String(): 1}}
 	tn := newTenure(s)
 	tn.loop.o.deps.Log = slog.New(slog.DiscardHandler)

@@ -3,14 +3,18 @@
 package pause
 
 import (
+	"fmt"
 	"time"
 
 	"fairlead.dev/platform/retry"
+	"fairlead.dev/services/gitcache/internal/git"
 )
 
 const (
 	// first is the first pause, around which it is spread.
 	first = 2 * time.Second
+	// Most bounds the pause between two tries of what upstream did not give.
+	Most = 5 * time.Minute
 	// MostSpoiled bounds the pause between two fetches of what could not be used: each may be a whole
 	// clone. A commit that is pushed in between is fetched at once.
 	MostSpoiled = time.Hour
@@ -69,3 +73,6 @@ func (p Pauses) Has(key string) bool {
 
 // Clear forgets what works again.
 func (p Pauses) Clear(key string) { delete(p, key) }
+
+// Objects is the key of objects that are fetched together.
+func Objects(ids ...git.Hash) string { return fmt.Sprint(ids) }

@@ -1,6 +1,8 @@
 package gitwire
 
 import (
+	"iter"
+	"maps"
 	"net/url"
 
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
@@ -56,3 +58,27 @@ func (l *Listing) AllowsAny() bool {
 
 // allowAny is a capability that go-git has no name for.
 const allowAny capability.Capability = "allow-any-sha1-in-want"
+
+// Tips are the objects to ask for where upstream hands out only refs, by what is wanted: the commit itself, or the tag
+// object that stands for it. A listing may have a million refs: however many objects are wanted, it is read once.
+func (l *Listing) Tips(wanted iter.Seq[git.Hash]) map[git.Hash]git.Hash {
+	tips := map[git.Hash]git.Hash{} // the zero hash: no ref has it so far
+	for id := range wanted {
+		tips[id] = git.Hash{}
+	}
+	if len(tips) == 0 {
+		return tips
+	}
+	for tag, commit := range l.Peeled {
+		if _, ok := tips[commit]; ok {
+			tips[commit] = l.Refs[tag]
+		}
+	}
+	for _, tip := range l.Refs {
+		if _, ok := tips[tip]; ok {
+			tips[tip] = tip
+		}
+	}
+	maps.DeleteFunc(tips, func(_, tip git.Hash) bool { return tip.IsZero() })
+	return tips
+}

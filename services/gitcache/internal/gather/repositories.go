@@ -1,4 +1,4 @@
-package owner
+package gather
 
 import (
 	"cmp"
@@ -14,14 +14,34 @@ import (
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
 	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
+	"fairlead.dev/services/gitcache/internal/pause"
 	"fairlead.dev/services/gitcache/internal/source"
 	"fairlead.dev/services/gitcache/internal/submodule"
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
+// Repositories are other repositories of Git that the content of a source names, for one poll.
+type Repositories struct {
+	deps     Deps
+	source   upstream.Remote
+	allowed  []string                    // repositories on the source's host that get its credentials, too
+	what     string                      // is fetched: a submodule, or a base
+	listings map[string]*gitwire.Listing // of this poll, by URL
+	known    map[string][]git.Hash       // commits that are here, by URL; nil until somebody needs them
+}
+
+// NewSubmodules are the repositories of a source's submodules; r is where the source itself is.
+func NewSubmodules(deps Deps, r upstream.Remote, s source.Source) *Repositories {
+	return newRepositories(deps, r, s, "submodule")
+}
+
+func newRepositories(deps Deps, r upstream.Remote, s source.Source, what string) *Repositories {
+	return &Repositories{deps: deps, source: r, allowed: s.SubmoduleRepositories, what: what, listings: map[string]*gitwire.Listing{}}
+}
+
 // bringModule fetches one commit of one submodule. A fetch that failed is not tried again with every poll.
-func (g *gatherer) bringModule(ctx context.Context, m submodule.Module) error {
-	pauses, at := g.t.pauses, m.URL.String()
+func (g *Repositories) bringModule(ctx context.Context, m submodule.Module) error {
+	pauses, at := g.deps.Pauses, m.URL.String()
 	if g.lendsCredentials(m.URL) { // a URL that was refused without credentials is tried with them at once
 		at = "with credentials " + at
 	}
@@ -34,13 +54,13 @@ func (g *gatherer) bringModule(ctx context.Context, m submodule.Module) error {
 	l, err := g.listModule(ctx, m)
 	if err != nil {
 		if ctx.Err() == nil {
-			pauses.Add(at, err, mostBackoff)
+			pauses.Add(at, err, pause.Most)
 		}
 		return err
 	}
 	if err = g.fetchModule(ctx, m, l); err != nil {
 		if ctx.Err() == nil {
-			pauses.Add(this, err, mostBackoff)
+			pauses.Add(this, err, pause.Most)
 		}
 		return err
 	}
@@ -50,7 +70,7 @@ func (g *gatherer) bringModule(ctx context.Context, m submodule.Module) error {
 }
 
 // listModule asks where a submodule's default branch is, and what else there is only if that must be known.
-func (g *gatherer) listModule(ctx context.Context, m submodule.Module) (*gitwire.Listing, error) {
+func (g *Repositories) listModule(ctx context.Context, m submodule.Module) (*gitwire.Listing, error) {
 	if g.wasRefused(m.Commit) {
 		return g.listAll(ctx, m.URL)
 	}
@@ -60,37 +80,36 @@ func (g *gatherer) listModule(ctx context.Context, m submodule.Module) (*gitwire
 	return g.listNames(ctx, m.URL, gitwire.Names{Refs: []string{source.RefHead}})
 }
 
-func (g *gatherer) listAll(ctx context.Context, u *url.URL) (*gitwire.Listing, error) {
+func (g *Repositories) listAll(ctx context.Context, u *url.URL) (*gitwire.Listing, error) {
 	if l, ok := g.listings[u.String()]; ok && l.Whole() {
 		return l, nil
 	}
 	return g.listNames(ctx, u, gitwire.Names{})
 }
 
-func (g *gatherer) listNames(ctx context.Context, u *url.URL, names gitwire.Names) (*gitwire.Listing, error) {
-	l, err := g.t.loop.o.deps.Fetcher.List(ctx, g.remoteOf(u), names)
+func (g *Repositories) listNames(ctx context.Context, u *url.URL, names gitwire.Names) (*gitwire.Listing, error) {
+	l, err := g.deps.List(ctx, g.remoteOf(u), names)
 	if err != nil {
 		return nil, g.explainError(u, err)
 	}
-	g.t.loop.o.deps.Metrics.CountListing(l.Bytes)
 	g.listings[u.String()] = l
 	return l, nil
 }
 
 // tipOf is the object to ask for to get a commit where upstream hands out only refs; false: no ref stands for it.
 func tipOf(l *gitwire.Listing, commit git.Hash) (git.Hash, bool) {
-	tip, listed := tipsOf(l, slices.Values([]git.Hash{commit}))[commit]
+	tip, listed := l.Tips(slices.Values([]git.Hash{commit}))[commit]
 	return cmp.Or(tip, commit), listed
 }
 
 // wasRefused tells whether a commit was asked for by itself before, in vain.
-func (g *gatherer) wasRefused(commit git.Hash) bool {
-	return g.t.pauses.Has(wantsKey([]git.Hash{commit}))
+func (g *Repositories) wasRefused(commit git.Hash) bool {
+	return g.deps.Pauses.Has(pause.Objects(commit))
 }
 
 // fetchModule asks for the commit itself where upstream may hand it out, and else for all branches, one of which may
 // have it. In version 2 of the protocol upstream does not say beforehand what it hands out.
-func (g *gatherer) fetchModule(ctx context.Context, m submodule.Module, l *gitwire.Listing) error {
+func (g *Repositories) fetchModule(ctx context.Context, m submodule.Module, l *gitwire.Listing) error {
 	tip, listed := tipOf(l, m.Commit)
 	if !g.wasRefused(m.Commit) && (listed || l.AllowsAny()) {
 		err := g.fetchWants(ctx, m, l, []git.Hash{tip})
@@ -109,13 +128,13 @@ func (g *gatherer) fetchModule(ctx context.Context, m submodule.Module, l *gitwi
 }
 
 // fetchWants brings objects of which one is, or has in its history, a submodule's commit.
-func (g *gatherer) fetchWants(ctx context.Context, m submodule.Module, l *gitwire.Listing, wants []git.Hash) error {
+func (g *Repositories) fetchWants(ctx context.Context, m submodule.Module, l *gitwire.Listing, wants []git.Hash) error {
 	if len(wants) > 0 {
-		if err := g.t.fetchInto(ctx, g.remoteOf(m.URL), l, wants, g.targetOf(m.URL)); err != nil {
+		if err := g.deps.Fetch(ctx, g.remoteOf(m.URL), l, wants, g.targetOf(m.URL)); err != nil {
 			return g.explainError(m.URL, err)
 		}
 	}
-	if !g.t.mirror.Has(m.Commit) {
+	if !g.deps.Mirror.Has(m.Commit) {
 		return errors.New("no branch of that repository has the commit. Push it there")
 	}
 	at := m.URL.String()
@@ -127,10 +146,10 @@ func (g *gatherer) fetchWants(ctx context.Context, m submodule.Module, l *gitwir
 const maxTips = 256
 
 // missingTips are the tips of branches that are not here, the default branch first.
-func (g *gatherer) missingTips(l *gitwire.Listing) (tips []git.Hash) {
+func (g *Repositories) missingTips(l *gitwire.Listing) (tips []git.Hash) {
 	for _, ref := range append([]string{source.RefHead}, slices.Sorted(maps.Keys(l.Refs))...) {
 		id, ok := l.Refs[ref]
-		if ok && (ref == source.RefHead || strings.HasPrefix(ref, source.BranchPrefix)) && len(tips) < maxTips && !g.t.mirror.Has(id) {
+		if ok && (ref == source.RefHead || strings.HasPrefix(ref, source.BranchPrefix)) && len(tips) < maxTips && !g.deps.Mirror.Has(id) {
 			tips = append(tips, id)
 		}
 	}
@@ -139,7 +158,7 @@ func (g *gatherer) missingTips(l *gitwire.Listing) (tips []git.Hash) {
 
 // remoteOf is whom to ask. The source's credentials are for its own owner's repositories, and those that it allows;
 // those of its proxy are for the proxy. The authority and the keys of a host go with the host.
-func (g *gatherer) remoteOf(u *url.URL) upstream.Remote {
+func (g *Repositories) remoteOf(u *url.URL) upstream.Remote {
 	r := g.source
 	r.URL = u
 	switch {
@@ -161,7 +180,7 @@ func (g *gatherer) remoteOf(u *url.URL) upstream.Remote {
 
 // lendsCredentials tells whether a repository gets the source's credentials: a commit names its submodules, and its
 // author may read less than the credentials do.
-func (g *gatherer) lendsCredentials(u *url.URL) bool {
+func (g *Repositories) lendsCredentials(u *url.URL) bool {
 	if !upstream.SameOrigin(u, g.source.URL) {
 		return false
 	}
@@ -191,7 +210,7 @@ func repositoryOf(u *url.URL) (string, bool) {
 }
 
 // explainError adds what the fetcher can't know: why there are no credentials.
-func (g *gatherer) explainError(u *url.URL, err error) error {
+func (g *Repositories) explainError(u *url.URL, err error) error {
 	var known *upstream.Error
 	if !errors.As(err, &known) {
 		return err
@@ -206,13 +225,13 @@ func (g *gatherer) explainError(u *url.URL, err error) error {
 }
 
 // targetOf is the mirror for objects of another repository: only what is here of that one is told there.
-func (g *gatherer) targetOf(u *url.URL) upstream.Target {
+func (g *Repositories) targetOf(u *url.URL) upstream.Target {
 	if g.known == nil {
 		g.known = map[string][]git.Hash{}
-		for _, h := range g.t.heads {
+		for _, h := range g.deps.Heads {
 			// Submodules of an old head that can't be read are fetched once more, no harm.
 			_ = g.walkModules(site{commit: h.Commit, from: g.source.URL}, func(_ site, m submodule.Module) error {
-				if !g.t.mirror.Has(m.Commit) {
+				if !g.deps.Mirror.Has(m.Commit) {
 					return mirror.ErrMissing
 				}
 				g.known[m.URL.String()] = append(g.known[m.URL.String()], m.Commit)
@@ -220,7 +239,7 @@ func (g *gatherer) targetOf(u *url.URL) upstream.Target {
 			})
 		}
 	}
-	return part{g.t.mirror, g.known[u.String()]}
+	return part{g.deps.Mirror, g.known[u.String()]}
 }
 
 type part struct {

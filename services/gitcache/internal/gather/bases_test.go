@@ -1,8 +1,8 @@
-package owner
+package gather
 
 import (
 	"fmt"
-	"net/url"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -12,7 +12,6 @@ import (
 	"fairlead.dev/services/gitcache/internal/gittest"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/source"
-	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
 const farBase = "https://a.example.com/org/repo//plain?ref=v1"
@@ -26,25 +25,18 @@ func baseOf(t *testing.T, text string) remotebase.Base {
 	return b
 }
 
-// basedOn is a tenure of a source whose default branch has an overlay with a base. The commit stands in for that of the
+// basedOn is a poll of a source whose default branch has an overlay with a base. The commit stands in for that of the
 // base's repository, too.
-func basedOn(t *testing.T) (*tenure, source.Source, mirror.Head) {
+func basedOn(t *testing.T) (*Poll, mirror.Head) {
 	t.Helper()
-	s := source.Source{
+	p, commit := pollOf(t, source.Source{
 		Name: "shop", HasDependencies: true, Allow: []string{"a.example.com"},
 		Folders: map[string][]source.Folder{source.RefHead: {{Path: "deploy"}}},
-	}
-	tn := newTenure(s)
-	m, commit := fetchedFiles(t, gittest.Files{
+	}, gittest.Files{
 		"deploy/kustomization.yaml": "resources:\n- " + farBase + "\n",
 		"plain/kustomization.yaml":  "{}\n",
 	})
-	tn.mirror, tn.heads = m, map[string]mirror.Head{source.RefHead: {Ref: source.RefHead, Object: commit, Commit: commit}}
-	return tn, s, mirror.Head{Ref: baseOf(t, farBase).Ref(), Commit: commit}
-}
-
-func gitRemote() upstream.Remote {
-	return upstream.Remote{URL: &url.URL{Scheme: "https", Host: "git.example.com", Path: "/team/shop"}}
+	return p, mirror.Head{Ref: baseOf(t, farBase).Ref(), Commit: commit}
 }
 
 // As with git fetch.
@@ -62,7 +54,7 @@ func TestARevisionIsATagBeforeABranch(t *testing.T) {
 
 func TestBasesOfASourceHaveALimit(t *testing.T) {
 	t.Parallel()
-	b := newBases(newTenure(source.Source{}), gitRemote(), source.Source{Allow: []string{"a.example.com"}})
+	b := newBases(newPoll(source.Source{Allow: []string{"a.example.com"}}))
 	at := func(i int) remotebase.Base { return baseOf(t, fmt.Sprintf("https://a.example.com/org/r%d", i)) }
 	for i := range maxNeededBases {
 		if err := b.admitBase(at(i)); err != nil {
@@ -81,21 +73,17 @@ func TestBasesOfASourceHaveALimit(t *testing.T) {
 // A base that the console told of becomes durable in the mirror, and is not asked for again.
 func TestABaseThatAnotherReplicaPublishedIsKept(t *testing.T) {
 	t.Parallel()
-	tn, s, h := basedOn(t)
-	tn.heads[h.Ref] = h
-	p := &plan{}
-	for range 2 {
-		if err := tn.bringDependencies(t.Context(), gitRemote(), s, p); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := tn.settleDependencies(p); err != nil {
-			t.Fatal(err)
-		}
+	p, h := basedOn(t)
+	p.Heads[h.Ref] = h
+	first := mustGather(t, p.GatherAll)
+	if kept := first.Heads[h.Ref]; kept.Object != h.Commit || len(first.Troubles) != 0 || !first.Needed[h.Ref] {
+		t.Errorf("kept is %+v, told %v, needed are %v", kept, first.Troubles, first.Needed)
 	}
-	if _, kept := tn.mirror.Heads()[h.Ref]; !kept || len(p.troubles) != 0 || !p.needed[h.Ref] {
-		t.Errorf("the mirror keeps it: %t, told %v, needed are %v", kept, p.troubles, p.needed)
+	maps.Copy(p.Heads, first.Heads)
+	if second := mustGather(t, p.GatherAll); len(second.Heads) != 0 || !second.Needed[h.Ref] {
+		t.Errorf("the next poll has %+v", second)
 	}
-	if len(tn.based) != 1 {
+	if len(p.Memory.based) != 1 {
 		t.Error("the folder is looked at with every poll")
 	}
 }
@@ -103,34 +91,29 @@ func TestABaseThatAnotherReplicaPublishedIsKept(t *testing.T) {
 // What was fetched is delivered as before when its host is not allowed any more, which is told.
 func TestABaseOfAHostThatIsNotAllowedAnyMoreIsNeeded(t *testing.T) {
 	t.Parallel()
-	tn, s, h := basedOn(t)
+	p, h := basedOn(t)
 	h.Object = h.Commit
-	tn.heads[h.Ref] = h
-	s.Allow = []string{"b.example.com"}
-	p := &plan{}
-	if err := tn.bringDependencies(t.Context(), gitRemote(), s, p); err != nil {
-		t.Fatal(err)
-	}
-	if !p.needed[h.Ref] || len(p.troubles) != 1 || !p.troubles[0].IsHere ||
-		!strings.Contains(p.troubles[0].Text, "deploy/kustomization.yaml line 2") {
-		t.Errorf("needed are %v, told %+v", p.needed, p.troubles)
+	p.Heads[h.Ref] = h
+	p.Source.Allow = []string{"b.example.com"}
+	is := mustGather(t, p.GatherAll)
+	if !is.Needed[h.Ref] || len(is.Troubles) != 1 || !is.Troubles[0].IsHere ||
+		!strings.Contains(is.Troubles[0].Text, "deploy/kustomization.yaml line 2") {
+		t.Errorf("needed are %v, told %+v", is.Needed, is.Troubles)
 	}
 }
 
 // The services of a ref mostly do not reach the file: the text names none, and is recorded once for all its folders.
 func TestAProblemOfABaseNamesTheFileOnceAndNoService(t *testing.T) {
 	t.Parallel()
-	tn, s, _ := basedOn(t)
+	p, _ := basedOn(t)
+	s := &p.Source
 	s.Allow = nil
 	s.Users = func() func(string) []string { return func(string) []string { return []string{"other", "shop"} } }
 	s.Folders[source.RefHead] = append(s.Folders[source.RefHead], source.Folder{Path: "deploy", Rules: "-*.md\n"})
-	p := &plan{}
-	if err := tn.bringDependencies(t.Context(), gitRemote(), s, p); err != nil {
-		t.Fatal(err)
-	}
-	told := s.Describe(p.troubles, source.Problem{}, time.Now())
-	if len(told.Single) != 1 || len(p.troubles) != 2 {
-		t.Fatalf("told %d times of %d troubles, want once of 2: %+v", len(told.Single), len(p.troubles), told.Single)
+	is := mustGather(t, p.GatherAll)
+	told := s.Describe(is.Troubles, source.Problem{}, time.Now())
+	if len(told.Single) != 1 || len(is.Troubles) != 2 {
+		t.Fatalf("told %d times of %d troubles, want once of 2: %+v", len(told.Single), len(is.Troubles), told.Single)
 	}
 	got, want := told.Single[0].Message, "deploy/kustomization.yaml line 2 at commit "
 	if !strings.Contains(got, want) || strings.Contains(got, "for service") {
@@ -141,15 +124,12 @@ func TestAProblemOfABaseNamesTheFileOnceAndNoService(t *testing.T) {
 // A folder that can't be read may need any base: none is dropped.
 func TestNoBaseIsDroppedWhileAFolderCannotBeRead(t *testing.T) {
 	t.Parallel()
-	tn, s, h := basedOn(t)
-	s.Folders[source.RefHead] = append(s.Folders[source.RefHead], source.Folder{Path: "x", Rules: "not canonical"})
-	tn.heads[h.Ref] = h
-	p := &plan{}
-	if err := tn.bringDependencies(t.Context(), gitRemote(), s, p); err != nil {
-		t.Fatal(err)
-	}
+	p, h := basedOn(t)
+	p.Source.Folders[source.RefHead] = append(p.Source.Folders[source.RefHead], source.Folder{Path: "x", Rules: "not canonical"})
+	p.Heads[h.Ref] = h
+	is := mustGather(t, p.GatherAll)
 	heads := map[string]mirror.Head{}
-	if tn.keepDependencies(heads, p); p.needed != nil || heads[h.Ref].Ref == "" {
-		t.Errorf("needed are %v, kept %v", p.needed, heads)
+	if p.Memory.KeepHeads(heads, p.Heads, is); is.Needed != nil || heads[h.Ref].Ref == "" {
+		t.Errorf("needed are %v, kept %v", is.Needed, heads)
 	}
 }

@@ -1,4 +1,4 @@
-package owner
+package gather
 
 import (
 	"cmp"
@@ -16,7 +16,6 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
-	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/giturl"
 	"fairlead.dev/platform/loopback"
@@ -27,6 +26,7 @@ import (
 	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/helm"
 	"fairlead.dev/services/gitcache/internal/mirror"
+	"fairlead.dev/services/gitcache/internal/pause"
 	"fairlead.dev/services/gitcache/internal/signed"
 	"fairlead.dev/services/gitcache/internal/source"
 	"fairlead.dev/services/gitcache/internal/submodule"
@@ -35,27 +35,16 @@ import (
 	"fairlead.dev/services/gitcache/internal/verify"
 )
 
-const (
-	// maxDependencies of charts are kept as heads, those that were fetched last, besides those that services need: what
-	// services go back to is still here.
-	maxDependencies = 200
-	// maxNeeded charts of repositories are fetched for the folders of services, all in all: each is a head, of which a
-	// source publishes at most 10,000.
-	maxNeeded = 500
-	// dependTime bounds what one poll spends on charts of repositories. What lacks is fetched with the next polls.
-	dependTime = 2 * time.Minute
-	// maxDepended folders at commits are known to have all.
-	maxDepended = 10_000
-)
+// maxNeeded charts of repositories are fetched for the folders of services, all in all: each is a head, of which a source
+// publishes at most 10,000.
+const maxNeeded = 500
 
 // A chart of a repository that a chart in Git depends on is kept as a head whose ref has the name, the version and the
 // repository. What was fetched first stays: a version is never asked for again.
 
 // dependencies fetches the charts for one poll.
 type dependencies struct {
-	t       *tenure
-	s       source.Source
-	source  upstream.Remote
+	p       *Poll
 	indexes map[string]*index // by the key of the repository
 	failed  map[depend.Chart]error
 	found   map[string]mirror.Head // by ref
@@ -63,12 +52,7 @@ type dependencies struct {
 	kept    map[depend.Chart]bool  // charts that would not be fetched today, and are here
 	// isUnknown: a folder could not be read, and what it needs is not in needed.
 	isUnknown bool
-}
-
-// wholeFolder is a folder at the tree of a commit.
-type wholeFolder struct {
-	root   git.Hash
-	folder source.Folder
+	isGrown   bool // the mirror
 }
 
 // repository is where charts are that others depend on.
@@ -93,7 +77,7 @@ type index struct {
 	repository
 	remote upstream.Remote
 	charts *chartrepo.Charts
-	trust  *contentTrust // nil: it was not needed yet
+	trust  *signed.Trust // nil: it was not needed yet
 	err    error
 }
 
@@ -104,57 +88,56 @@ type need struct {
 	chart  depend.Wanted
 }
 
-// errDependTime is told of charts for which a poll has no time left.
-var errDependTime = fmt.Errorf("what this poll fetches of repositories took longer than %s. Fairlead goes on with the next poll", dependTime)
-
-// fetchDependencies fetches the charts of repositories that charts in the folders of services depend on. What can't be
+// GatherCharts fetches the charts of repositories that charts in the folders of services depend on. What can't be
 // had is told, and the refs are published all the same: a folder that lacks something is refused by itself, and others
 // go on.
-func (t *tenure) fetchDependencies(ctx context.Context, r upstream.Remote, s source.Source, p *plan) error {
-	p.needed = map[string]bool{}
-	if !s.HasDependencies {
-		return nil
+func (p *Poll) GatherCharts(ctx context.Context) (to Result, err error) {
+	to = Result{Heads: map[string]mirror.Head{}, Needed: map[string]bool{}}
+	if !p.Source.HasDependencies {
+		return to, nil
 	}
-	if p.fresh || len(t.depended) > maxDepended {
-		clear(t.depended)
+	m := p.Memory
+	if p.IsFresh || len(m.depended) > maxDepended {
+		clear(m.depended)
 	}
 	d := &dependencies{
-		t: t, s: s, source: r, indexes: map[string]*index{}, failed: map[depend.Chart]error{},
+		p: p, indexes: map[string]*index{}, failed: map[depend.Chart]error{},
 		found: map[string]mirror.Head{}, needed: map[string]bool{}, kept: map[depend.Chart]bool{},
 	}
-	needs, err := d.findNeeds(ctx, p)
+	defer func() { to.IsGrown = d.isGrown }()
+	needs, err := d.findNeeds(ctx, &to)
 	if err != nil {
-		return err
+		return to, err
 	}
-	if p.moved && slices.ContainsFunc(needs, func(n need) bool { return n.chart.Problem == "" }) {
-		if err := t.publishBefore(ctx); err != nil {
-			return err
+	if p.Publish != nil && slices.ContainsFunc(needs, func(n need) bool { return n.chart.Problem == "" }) {
+		if err := p.Publish(ctx); err != nil {
+			return to, err
 		}
 	}
-	until, cancel := context.WithTimeoutCause(ctx, dependTime, errDependTime)
+	until, cancel := context.WithTimeoutCause(ctx, dependTime, ErrTime)
 	defer cancel()
 	for _, n := range d.inTurn(needs) {
 		_ = d.bringChart(until, n.chart, needs) // d keeps the error
 		if ctx.Err() != nil {
-			return ctx.Err()
+			return to, ctx.Err()
 		}
 	}
 	for _, n := range needs { // in one order with each poll: the same troubles are the same problem
 		if err := d.bringChart(until, n.chart, needs); err != nil {
 			text := fmt.Sprintf("%s at commit %s: %s", n.chart.Where(), n.commit.Short(), err)
-			p.troubles = append(p.troubles, source.Trouble{Ref: n.ref, Text: text, Cause: err, IsHere: d.kept[n.chart.Chart]})
+			to.Troubles = append(to.Troubles, source.Trouble{Ref: n.ref, Text: text, Cause: err, IsHere: d.kept[n.chart.Chart]})
 		}
 	}
-	if p.dependencies, p.needed = d.found, d.needed; d.isUnknown {
-		p.needed = nil // no head is dropped then
+	if to.Heads, to.Needed = d.found, d.needed; d.isUnknown {
+		to.Needed = nil // no head is dropped then
 	}
-	clear(t.indexes)
+	clear(m.indexes)
 	for key, at := range d.indexes {
 		if at.charts != nil {
-			t.indexes[key] = at.charts
+			m.indexes[key] = at.charts
 		}
 	}
-	return nil
+	return to, nil
 }
 
 // inTurn are the needs in the order in which they are fetched: charts that failed are the last, the latest failure at
@@ -162,31 +145,23 @@ func (t *tenure) fetchDependencies(ctx context.Context, r upstream.Remote, s sou
 func (d *dependencies) inTurn(needs []need) []need {
 	failed := map[depend.Chart]time.Time{}
 	for _, n := range needs {
-		if at, has := d.t.failed[n.chart.Chart]; has {
+		if at, has := d.p.Memory.failed[n.chart.Chart]; has {
 			failed[n.chart.Chart] = at
 		}
 	}
-	d.t.failed = failed // of charts that are needed no more nothing is remembered
+	d.p.Memory.failed = failed // of charts that are needed no more nothing is remembered
 	return slices.SortedStableFunc(slices.Values(needs), func(a, b need) int {
 		return failed[a.chart.Chart].Compare(failed[b.chart.Chart])
 	})
 }
 
-// publishBefore publishes the heads that moved before charts are downloaded: most services need none of these.
-func (t *tenure) publishBefore(ctx context.Context) error {
-	if t.dirty = true; t.publishes == 0 {
-		t.publishAt = time.Now()
-	}
-	return t.publishIfDue(ctx)
-}
-
 // findNeeds finds what folders want that is not here.
-func (d *dependencies) findNeeds(ctx context.Context, p *plan) ([]need, error) {
-	o := d.t.mirror.Objects()
+func (d *dependencies) findNeeds(ctx context.Context, to *Result) ([]need, error) {
+	o := d.p.Mirror.Objects()
 	defer o.Close()
 	var needs []need
-	for _, ref := range slices.Sorted(maps.Keys(d.s.Folders)) {
-		commit, root, err := d.t.pointsTo(p, ref)
+	for _, ref := range slices.Sorted(maps.Keys(d.p.Source.Folders)) {
+		commit, root, err := d.p.pointsTo(ref)
 		if commit.IsZero() && err == nil { // upstream never had the ref
 			continue
 		}
@@ -194,14 +169,14 @@ func (d *dependencies) findNeeds(ctx context.Context, p *plan) ([]need, error) {
 			d.isUnknown = true
 			continue
 		}
-		for _, folder := range d.s.Folders[ref] {
+		for _, folder := range d.p.Source.Folders[ref] {
 			more, err := d.lookInto(ctx, o, root, folder)
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
 			if err != nil {
 				d.isUnknown = true
-				p.noteLost(ref, fmt.Sprintf("folder %q at commit %s: what its charts depend on can't be read: %s",
+				to.noteLost(ref, fmt.Sprintf("folder %q at commit %s: what its charts depend on can't be read: %s",
 					folder.Path, commit.Short(), submodule.Words(err)))
 				continue
 			}
@@ -216,25 +191,25 @@ func (d *dependencies) findNeeds(ctx context.Context, p *plan) ([]need, error) {
 // lookInto finds what a folder wants that is not here.
 func (d *dependencies) lookInto(ctx context.Context, o *mirror.Objects, root git.Hash, folder source.Folder) ([]depend.Wanted, error) {
 	key := wholeFolder{root, folder}
-	if charts, known := d.t.depended[key]; known && !slices.ContainsFunc(charts, func(c depend.Chart) bool { return d.admitChart(c) != nil || d.t.heads[c.Ref()].Object.IsZero() }) {
+	if charts, known := d.p.Memory.depended[key]; known && !slices.ContainsFunc(charts, func(c depend.Chart) bool { return d.admitChart(c) != nil || d.p.Heads[c.Ref()].Object.IsZero() }) {
 		for _, c := range charts {
 			d.needed[c.Ref()] = true
 		}
 		return nil, nil
 	}
-	delete(d.t.depended, key)
+	delete(d.p.Memory.depended, key)
 	rules, err := pathrules.ParseCanonical(folder.Rules)
 	if err != nil {
 		return nil, err
 	}
-	wanted, err := tree.Charts(ctx, o, root, folder.Path, tree.Options{Limits: folderLimits(), Rules: rules, Submodules: d.s.Submodules})
+	wanted, err := tree.Charts(ctx, o, root, folder.Path, tree.Options{Limits: folderLimits(), Rules: rules, Submodules: d.p.Source.Submodules})
 	if err != nil {
 		return nil, err
 	}
 	var charts []depend.Chart
 	var lacking []depend.Wanted
 	for _, w := range wanted {
-		h, known := d.t.heads[w.Ref()]
+		h, known := d.p.Heads[w.Ref()]
 		has := known && o.Has(h.Commit)
 		if err := d.admitLocked(w); err != nil && w.Problem == "" {
 			w.Problem = fmt.Sprintf("dependency %s %s of %s: %s", w.Name, w.Version, w.Repository, err)
@@ -255,7 +230,7 @@ func (d *dependencies) lookInto(ctx context.Context, o *mirror.Objects, root git
 		}
 	}
 	if len(lacking) == 0 {
-		d.t.depended[key] = charts
+		d.p.Memory.depended[key] = charts
 	}
 	return lacking, nil
 }
@@ -263,8 +238,8 @@ func (d *dependencies) lookInto(ctx context.Context, o *mirror.Objects, root git
 // findRepository is where a chart is: in a source that is named, or whose URL is written.
 func (d *dependencies) findRepository(c depend.Chart) (repository, error) {
 	name, isNamed := c.Source()
-	for i := range d.s.ChartSources {
-		of := &d.s.ChartSources[i]
+	for i := range d.p.Source.ChartSources {
+		of := &d.p.Source.ChartSources[i]
 		if url := strings.TrimRight(of.URL, "/"); isNamed && of.Name == name || !isNamed && sameRepository(url, c.Repository) {
 			return repository{url, of}, nil
 		}
@@ -302,21 +277,13 @@ func (d *dependencies) admitChart(c depend.Chart) error {
 	if err != nil {
 		return err
 	}
-	if host := c.Host(); at.source == nil && !slices.Contains(d.s.Allow, host) {
+	if host := c.Host(); at.source == nil && !slices.Contains(d.p.Source.Allow, host) {
 		return fmt.Errorf("the source does not allow the host %s. Add it to git.allow in the source, or push the chart into charts/", host)
 	}
-	if _, isHead := d.t.heads[c.Ref()]; len(d.needed) >= maxNeeded && !isHead && !d.needed[c.Ref()] {
+	if _, isHead := d.p.Heads[c.Ref()]; len(d.needed) >= maxNeeded && !isHead && !d.needed[c.Ref()] {
 		return fmt.Errorf("it is one more than the limit of %d for a source. Push charts into charts/, or split the source", maxNeeded)
 	}
 	return nil
-}
-
-// folderLimits of the folders of services; what agents take by default.
-func folderLimits() artifact.Limits {
-	return artifact.Limits{
-		Bytes: artifact.DefaultBytes, FileBytes: artifact.DefaultFileBytes, Files: artifact.DefaultFiles,
-		Depth: artifact.DefaultDepth, PathBytes: artifact.DefaultPathBytes,
-	}
 }
 
 // bringChart fetches one chart, once. needs are all that are fetched now.
@@ -333,7 +300,7 @@ func (d *dependencies) bringChart(ctx context.Context, w depend.Wanted, needs []
 	} else if !tried {
 		err = d.fetchChart(ctx, w.Chart, needs)
 		if d.failed[w.Chart] = err; err != nil {
-			d.t.failed[w.Chart] = time.Now()
+			d.p.Memory.failed[w.Chart] = time.Now()
 		}
 	}
 	if err != nil {
@@ -376,26 +343,24 @@ func (d *dependencies) verifyChart(ctx context.Context, at *index, v helm.Versio
 		return v, "", nil
 	}
 	if at.trust == nil {
-		at.trust = &contentTrust{of: at.source.Verify}
-		at.trust.is, at.trust.err = signed.New(at.trust.of)
-	}
-	by := at.trust
-	if by.err != nil {
-		return v, "", fmt.Errorf("%w. Correct verify in that source", by.err)
+		var err error
+		if at.trust, err = signed.New(at.source.Verify); err != nil {
+			return v, "", fmt.Errorf("%w. Correct verify in that source", err)
+		}
 	}
 	is := verify.Content{Listed: v}
 	key := "signature of " + is.SignedName(at.remote) + at.repositoryKey()
-	if err := d.t.pauses.Check(key); err != nil {
+	if err := d.p.Pauses.Check(key); err != nil {
 		return v, "", err
 	}
-	verdict, err := d.t.asker().Judge(ctx, by.is, at.remote, is, time.Now())
+	verdict, err := d.p.Asker.Judge(ctx, at.trust, at.remote, is, time.Now())
 	if err != nil {
 		d.forgetCredentials(at.repository, err)
 		return v, "", d.holdOff(ctx, key, err)
 	}
-	d.t.pauses.Clear(key)
+	d.p.Pauses.Clear(key)
 	if verdict.No != nil {
-		return v, "", fmt.Errorf("it %w. %s", verdict.No, by.of.Advice(verdict.No))
+		return v, "", fmt.Errorf("it %w. %s", verdict.No, at.source.Verify.Advice(verdict.No))
 	}
 	v.Digest = cmp.Or(v.Digest, verdict.Sum)
 	return v, verdict.SignedBy, nil
@@ -432,7 +397,7 @@ func explainError(err error, at repository, c depend.Chart) error {
 // forgetCredentials has the credentials of a source read again that its repository does not take.
 func (d *dependencies) forgetCredentials(at repository, err error) {
 	if at.source != nil {
-		d.t.forgetCredentialsOf(*at.source, err)
+		d.p.ForgetCredentials(*at.source, err)
 	}
 }
 
@@ -449,14 +414,14 @@ func (d *dependencies) readIndex(ctx context.Context, of repository, needs []nee
 	}
 	slices.Sort(refs)
 	at, key := &index{repository: of}, "index of "+of.repositoryKey()
-	if at.err = d.t.pauses.Check(key); at.err == nil {
+	if at.err = d.p.Pauses.Check(key); at.err == nil {
 		at.remote, at.err = d.remoteOf(ctx, of)
 	}
 	if at.err == nil {
-		at.charts, at.err = d.t.loop.o.deps.Charts.ListCharts(ctx, at.remote, slices.Compact(refs), d.t.indexes[of.repositoryKey()])
+		at.charts, at.err = d.p.Charts.ListCharts(ctx, at.remote, slices.Compact(refs), d.p.Memory.indexes[of.repositoryKey()])
 		if at.err == nil {
-			d.t.loop.o.deps.Metrics.CountListing(at.charts.Bytes)
-			d.t.pauses.Clear(key)
+			d.p.Metrics.CountListing(at.charts.Bytes)
+			d.p.Pauses.Clear(key)
 		} else {
 			d.forgetCredentials(of, at.err)
 			at.err = d.holdOff(ctx, key, at.err)
@@ -468,43 +433,43 @@ func (d *dependencies) readIndex(ctx context.Context, of repository, needs []nee
 
 // downloadChart fetches a package into the mirror.
 func (d *dependencies) downloadChart(ctx context.Context, at *index, v helm.Version) (git.Hash, error) {
-	key := wantsKey([]git.Hash{chartrepo.ChartID(v)}) + at.repositoryKey()
-	if err := d.t.pauses.Check(key); err != nil {
+	key := pause.Objects(chartrepo.ChartID(v)) + at.repositoryKey()
+	if err := d.p.Pauses.Check(key); err != nil {
 		return git.Hash{}, err
 	}
-	ctx, span := telemetry.Child(ctx, d.t.loop.o.deps.Tracer,
+	ctx, span := telemetry.Child(ctx, d.p.Tracer,
 		"gitcache.dependency", trace.WithAttributes(attribute.String("chart", v.Chart), attribute.String("version", v.Version)))
 	defer span.End()
-	commit, n, err := d.t.loop.o.deps.Charts.FetchChart(ctx, at.remote, v, d.t.mirror)
-	d.t.loop.o.deps.Metrics.CountFetch(n, err)
+	commit, n, err := d.p.Charts.FetchChart(ctx, at.remote, v, d.p.Mirror)
+	d.p.Metrics.CountFetch(n, err)
 	if err != nil {
 		span.SetStatus(codes.Error, "fetch")
 		d.forgetCredentials(at.repository, err)
 		return git.Hash{}, d.holdOff(ctx, key, err)
 	}
-	d.t.pauses.Clear(key)
-	d.t.grown = true
+	d.p.Pauses.Clear(key)
+	d.isGrown = true
 	return commit, nil
 }
 
 // holdOff puts off what did not work, also what took the time of others, so that the next poll begins with these.
 // Nothing is put off by the end of the tenure.
 func (d *dependencies) holdOff(ctx context.Context, key string, err error) error {
-	if cause := context.Cause(ctx); errors.Is(cause, errDependTime) {
+	if cause := context.Cause(ctx); errors.Is(cause, ErrTime) {
 		err = cause
 	} else if ctx.Err() != nil {
 		return err
 	}
-	d.t.pauses.Add(key, err, mostBackoff)
+	d.p.Pauses.Add(key, err, pause.Most)
 	return err
 }
 
 // keepHead makes a head of a chart, unless other content was published under its version.
 func (d *dependencies) keepHead(ctx context.Context, c depend.Chart, v helm.Version, commit git.Hash, signedBy string) error {
-	if old, known := d.t.heads[c.Ref()]; known && old.Commit != commit {
+	if old, known := d.p.Heads[c.Ref()]; known && old.Commit != commit {
 		return fmt.Errorf("it was replaced upstream by other content under the same number, and what was published first (%s) is not here any more. Publish a new version", old.Commit.Short())
 	}
-	o := d.t.mirror.Objects()
+	o := d.p.Mirror.Objects()
 	defer o.Close()
 	is, err := o.Commit(commit)
 	if err != nil {
@@ -522,9 +487,9 @@ func (d *dependencies) keepHead(ctx context.Context, c depend.Chart, v helm.Vers
 // for the proxy. A registry on this machine is asked by HTTP, as a chart repository there may be.
 func (d *dependencies) remoteOf(ctx context.Context, of repository) (upstream.Remote, error) {
 	if of.source != nil {
-		return d.t.remoteOf(ctx, *of.source)
+		return d.p.RemoteOf(ctx, *of.source)
 	}
-	r := upstream.Remote{Proxy: d.source.Proxy}
+	r := upstream.Remote{Proxy: d.p.Remote.Proxy}
 	if giturl.IsRegistry(of.url) {
 		r.Registry.Is = true
 		if u, err := url.Parse(of.url); err == nil && loopback.Host(u.Hostname()) {
@@ -536,32 +501,9 @@ func (d *dependencies) remoteOf(ctx context.Context, of repository) (upstream.Re
 		return r, err
 	}
 	r.URL = u
-	r.Credentials.ProxyUsername, r.Credentials.ProxyPassword = d.source.Credentials.ProxyUsername, d.source.Credentials.ProxyPassword
-	if upstream.SameOrigin(u, d.source.URL) {
-		r.Credentials.CA = d.source.Credentials.CA // what a host is known by goes with the host
+	r.Credentials.ProxyUsername, r.Credentials.ProxyPassword = d.p.Remote.Credentials.ProxyUsername, d.p.Remote.Credentials.ProxyPassword
+	if upstream.SameOrigin(u, d.p.Remote.URL) {
+		r.Credentials.CA = d.p.Remote.Credentials.CA // what a host is known by goes with the host
 	}
 	return r, nil
-}
-
-// keepDependencies adds the heads of charts that others depend on, and of bases, to those of refs: what is new or
-// needed, and of the rest the latest. Until it is known what is needed all are kept.
-func (t *tenure) keepDependencies(heads map[string]mirror.Head, p *plan) {
-	var older []mirror.Head
-	for ref, h := range t.heads {
-		switch {
-		case p.needed == nil && isDependency(ref), p.needed[ref]:
-			heads[ref] = h
-		case isDependency(ref):
-			older = append(older, h)
-		}
-	}
-	slices.SortFunc(older, func(a, b mirror.Head) int { return cmp.Or(b.FetchTime.Compare(a.FetchTime), cmp.Compare(a.Ref, b.Ref)) })
-	for _, h := range older[:min(len(older), maxDependencies)] {
-		heads[h.Ref] = h
-	}
-	if len(older) > maxDependencies {
-		clear(t.based)
-		clear(t.depended) // what a folder of a service that comes back needs is fetched again
-	}
-	maps.Copy(heads, p.dependencies)
 }

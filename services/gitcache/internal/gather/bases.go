@@ -1,4 +1,4 @@
-package owner
+package gather
 
 import (
 	"context"
@@ -17,10 +17,10 @@ import (
 	"fairlead.dev/platform/pathrules"
 	"fairlead.dev/platform/remotebase"
 	"fairlead.dev/platform/telemetry"
-	"fairlead.dev/services/gitcache/internal/depend"
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
 	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
+	"fairlead.dev/services/gitcache/internal/pause"
 	"fairlead.dev/services/gitcache/internal/source"
 	"fairlead.dev/services/gitcache/internal/submodule"
 	"fairlead.dev/services/gitcache/internal/tree"
@@ -35,9 +35,8 @@ const maxNeededBases = 200
 
 // bases fetches the repositories of bases for one poll.
 type bases struct {
-	t      *tenure
-	s      source.Source
-	g      *gatherer
+	p      *Poll
+	g      *Repositories
 	found  map[string]mirror.Head // by ref
 	needed map[string]bool        // refs
 	failed map[string]error       // by ref
@@ -49,27 +48,22 @@ type bases struct {
 	isUnpublished bool
 }
 
-// isDependency tells the refs of what the content of a source needs of others.
-func isDependency(ref string) bool {
-	return strings.HasPrefix(ref, depend.RefPrefix) || strings.HasPrefix(ref, remotebase.RefPrefix)
-}
-
-// bringBases fetches the repositories of bases that kustomizations in the folders of services refer to. As with charts,
+// gatherBases fetches the repositories of bases that kustomizations in the folders of services refer to. As with charts,
 // what can't be had is told, and the refs are published all the same.
-func (t *tenure) bringBases(ctx context.Context, r upstream.Remote, s source.Source, p *plan) error {
-	if !s.HasDependencies {
+func (p *Poll) gatherBases(ctx context.Context, to *Result) error {
+	if !p.Source.HasDependencies {
 		return nil
 	}
-	if p.fresh || len(t.based) > maxDepended {
-		clear(t.based)
+	if p.IsFresh || len(p.Memory.based) > maxDepended {
+		clear(p.Memory.based)
 	}
-	b := newBases(t, r, s)
-	b.isUnpublished = p.moved
+	b := newBases(p)
+	b.isUnpublished = p.Publish != nil
 	var cancel context.CancelFunc
-	b.until, cancel = context.WithTimeoutCause(ctx, dependTime, errDependTime)
+	b.until, cancel = context.WithTimeoutCause(ctx, dependTime, ErrTime)
 	defer cancel()
-	for _, ref := range slices.Sorted(maps.Keys(s.Folders)) {
-		id, root, err := t.pointsTo(p, ref)
+	for _, ref := range slices.Sorted(maps.Keys(p.Source.Folders)) {
+		id, root, err := p.pointsTo(ref)
 		if id.IsZero() && err == nil { // upstream never had the ref
 			continue
 		}
@@ -77,40 +71,38 @@ func (t *tenure) bringBases(ctx context.Context, r upstream.Remote, s source.Sou
 			b.isUnknown = true
 			continue
 		}
-		for _, folder := range s.Folders[ref] {
+		for _, folder := range p.Source.Folders[ref] {
 			wanted, err := b.fetchFolder(ctx, root, folder)
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
 			if err != nil {
 				b.isUnknown = true
-				p.noteLost(ref, fmt.Sprintf("folder %q at commit %s: the bases of its kustomization can't be read: %s",
+				to.noteLost(ref, fmt.Sprintf("folder %q at commit %s: the bases of its kustomization can't be read: %s",
 					folder.Path, id.Short(), submodule.Words(err)))
 				continue
 			}
 			for _, w := range wanted {
-				b.noteProblem(p, ref, id, w)
+				b.noteProblem(to, ref, id, w)
 			}
 		}
 	}
-	if p.dependencies == nil {
-		p.dependencies = map[string]mirror.Head{}
-	}
-	maps.Copy(p.dependencies, b.found)
-	if maps.Copy(b.needed, p.needed); b.isUnknown || p.needed == nil {
-		p.needed = nil // no head is dropped then
+	maps.Copy(to.Heads, b.found)
+	if maps.Copy(b.needed, to.Needed); b.isUnknown || to.Needed == nil {
+		to.Needed = nil // no head is dropped then
 		return nil
 	}
-	p.needed = b.needed
+	to.Needed = b.needed
 	return nil
 }
 
-func newBases(t *tenure, r upstream.Remote, s source.Source) *bases {
-	b := &bases{t: t, s: s, found: map[string]mirror.Head{}, needed: map[string]bool{}, failed: map[string]error{}}
-	b.g = &gatherer{t: t, source: r, allowed: s.SubmoduleRepositories, what: "base", listings: map[string]*gitwire.Listing{}, known: map[string][]git.Hash{}}
-	for ref, h := range t.heads {
+func newBases(p *Poll) *bases {
+	b := &bases{p: p, found: map[string]mirror.Head{}, needed: map[string]bool{}, failed: map[string]error{}}
+	b.g = newRepositories(p.Deps, p.Remote, p.Source, "base")
+	b.g.known = map[string][]git.Hash{}
+	for ref, h := range p.Heads {
 		text, isBase := strings.CutPrefix(ref, remotebase.RefPrefix)
-		if i := strings.LastIndexByte(text, '@'); isBase && i > 0 && t.mirror.Has(h.Commit) { // a revision with an @ costs a longer answer
+		if i := strings.LastIndexByte(text, '@'); isBase && i > 0 && p.Mirror.Has(h.Commit) { // a revision with an @ costs a longer answer
 			if u, err := upstream.ParseURL(text[:i]); err == nil {
 				b.g.known[u.String()] = append(b.g.known[u.String()], h.Commit)
 			}
@@ -119,37 +111,20 @@ func newBases(t *tenure, r upstream.Remote, s source.Source) *bases {
 	return b
 }
 
-// pointsTo is where a ref of a source points with this poll, and the tree there; the zero commit: nowhere.
-func (t *tenure) pointsTo(p *plan, ref string) (commit, root git.Hash, err error) {
-	o := t.mirror.Objects()
-	defer o.Close()
-	commit = t.heads[ref].Commit
-	if f, ok := p.found[ref]; ok {
-		if commit, err = o.Peel(f.object); err != nil {
-			return commit, root, err
-		}
-	}
-	if commit.IsZero() {
-		return commit, root, nil
-	}
-	c, err := o.Commit(commit)
-	return commit, c.Tree, err
-}
-
 // fetchFolder fetches what the kustomization of a folder needs, and gives the bases that it refers to; none: all were
 // here.
 func (b *bases) fetchFolder(ctx context.Context, root git.Hash, folder source.Folder) ([]tree.WantedBase, error) {
 	key := wholeFolder{root, folder}
 	isLacking := func(base remotebase.Base) bool {
-		return b.admitBase(base) != nil || b.t.heads[base.Ref()].Object.IsZero()
+		return b.admitBase(base) != nil || b.p.Heads[base.Ref()].Object.IsZero()
 	}
-	if known, ok := b.t.based[key]; ok && !slices.ContainsFunc(known, isLacking) {
+	if known, ok := b.p.Memory.based[key]; ok && !slices.ContainsFunc(known, isLacking) {
 		for _, base := range known {
 			b.needed[base.Ref()] = true
 		}
 		return nil, nil
 	}
-	delete(b.t.based, key)
+	delete(b.p.Memory.based, key)
 	rules, err := pathrules.ParseCanonical(folder.Rules)
 	if err != nil {
 		return nil, err
@@ -175,10 +150,10 @@ func (b *bases) fetchFolder(ctx context.Context, root git.Hash, folder source.Fo
 
 // readBases finds the bases of a folder, as far as repositories are here.
 func (b *bases) readBases(ctx context.Context, root git.Hash, folder string, rules pathrules.Rules) ([]tree.WantedBase, error) {
-	o := b.t.mirror.Objects()
+	o := b.p.Mirror.Objects()
 	defer o.Close()
 	return tree.Bases(ctx, o, root, folder, tree.Options{
-		Limits: folderLimits(), Rules: rules, Submodules: b.s.Submodules,
+		Limits: folderLimits(), Rules: rules, Submodules: b.p.Source.Submodules,
 		Bases: func(base remotebase.Base) (git.Hash, bool) {
 			h, ok := b.headOf(base.Ref())
 			if !ok {
@@ -199,7 +174,7 @@ func (b *bases) rememberBases(key wholeFolder, wanted []tree.WantedBase) {
 		}
 		known = append(known, w.Base)
 	}
-	b.t.based[key] = known
+	b.p.Memory.based[key] = known
 }
 
 // headOf is where a base is now.
@@ -207,13 +182,13 @@ func (b *bases) headOf(ref string) (mirror.Head, bool) {
 	if h, ok := b.found[ref]; ok {
 		return h, true
 	}
-	h, ok := b.t.heads[ref]
+	h, ok := b.p.Heads[ref]
 	return h, ok
 }
 
 // noteProblem notes what is wrong with a base. The text names the file and no services: those of the ref are mostly ones
 // that do not reach the file.
-func (b *bases) noteProblem(p *plan, ref string, commit git.Hash, w tree.WantedBase) {
+func (b *bases) noteProblem(to *Result, ref string, commit git.Hash, w tree.WantedBase) {
 	text, err := w.Problem, b.failed[w.Ref()]
 	if text == "" {
 		if err == nil {
@@ -222,9 +197,9 @@ func (b *bases) noteProblem(p *plan, ref string, commit git.Hash, w tree.WantedB
 		text = fmt.Sprintf("base %s: %s", w.Base, err)
 	}
 	h, known := b.headOf(w.Ref())
-	isHere := w.Problem == "" && known && b.t.mirror.Has(h.Commit)
+	isHere := w.Problem == "" && known && b.p.Mirror.Has(h.Commit)
 	text = fmt.Sprintf("%s at commit %s: %s", w.Where(), commit.Short(), text)
-	p.troubles = append(p.troubles, source.Trouble{Ref: ref, Text: text, Cause: err, IsHere: isHere})
+	to.Troubles = append(to.Troubles, source.Trouble{Ref: ref, Text: text, Cause: err, IsHere: isHere})
 }
 
 // bringRepository fetches the repository of a base, once, and keeps its errors. isNew: more can be read now.
@@ -233,11 +208,11 @@ func (b *bases) bringRepository(base remotebase.Base) (isNew bool) {
 	if _, tried := b.failed[ref]; tried || b.found[ref].Ref != "" {
 		return false
 	}
-	h, known := b.t.heads[ref]
+	h, known := b.p.Heads[ref]
 	err := b.admitBase(base)
 	if known { // what was fetched is delivered, also if it would not be fetched today
 		b.needed[ref] = true
-		if b.t.mirror.Has(h.Commit) {
+		if b.p.Mirror.Has(h.Commit) {
 			if h.Object.IsZero() { // the console told of the head, and a copy brought its commit: the mirror keeps both from now on
 				h.Object = h.Commit
 				b.found[ref] = h
@@ -263,10 +238,10 @@ func (b *bases) bringRepository(base remotebase.Base) (isNew bool) {
 
 // admitBase says why a base is not one that folders of this source may have; nil: it is.
 func (b *bases) admitBase(base remotebase.Base) error {
-	if host := base.Host(); !slices.Contains(b.s.Allow, host) {
+	if host := base.Host(); !slices.Contains(b.p.Source.Allow, host) {
 		return fmt.Errorf("the source does not allow the host %s. Add it to git.allow in the source, or copy the folder into the repository", host)
 	}
-	if _, isHead := b.t.heads[base.Ref()]; len(b.needed) >= maxNeededBases && !isHead && !b.needed[base.Ref()] {
+	if _, isHead := b.p.Heads[base.Ref()]; len(b.needed) >= maxNeededBases && !isHead && !b.needed[base.Ref()] {
 		return fmt.Errorf("it is one more than the limit of %d repositories and revisions for a source. Copy some of them into the repository, or split the source", maxNeededBases)
 	}
 	return nil
@@ -281,11 +256,11 @@ func (b *bases) fetchRepository(ctx context.Context, base remotebase.Base) (err 
 	}
 	if b.isUnpublished { // most services need no bases
 		b.isUnpublished = false
-		if err := b.t.publishBefore(ctx); err != nil {
+		if err := b.p.Publish(ctx); err != nil {
 			return err
 		}
 	}
-	ctx, span := telemetry.Child(ctx, b.t.loop.o.deps.Tracer,
+	ctx, span := telemetry.Child(ctx, b.p.Tracer,
 		"gitcache.base", trace.WithAttributes(attribute.String("repository", u.Redacted()), attribute.String("revision", base.Revision)))
 	defer func() {
 		if err != nil {
@@ -293,7 +268,7 @@ func (b *bases) fetchRepository(ctx context.Context, base remotebase.Base) (err 
 		}
 		span.End()
 	}()
-	old, known := b.t.heads[base.Ref()]
+	old, known := b.p.Heads[base.Ref()]
 	h := mirror.Head{Ref: base.Ref(), FetchTime: time.Now().UTC().Truncate(time.Microsecond), Traceparent: telemetry.Inject(ctx)}
 	id, isHash := git.ParseHash(base.Revision)
 	switch {
@@ -323,7 +298,7 @@ func (b *bases) fetchNamed(ctx context.Context, u *url.URL, revision string) (ob
 	if b.g.lendsCredentials(u) { // a URL that was refused without credentials is tried with them at once
 		at = "with credentials " + at
 	}
-	pauses := b.t.pauses
+	pauses := b.p.Pauses
 	for _, key := range []string{at, this} {
 		if err := pauses.Check(key); err != nil {
 			return object, "", err
@@ -340,7 +315,7 @@ func (b *bases) fetchNamed(ctx context.Context, u *url.URL, revision string) (ob
 		return object, "", b.holdOff(ctx, this, errors.New("the repository has no branch and no tag of that name. Push it there, or write a tag, a branch or a full commit id"))
 	}
 	object, resolved = l.Refs[names[i]], names[i]
-	if err := b.t.fetchInto(ctx, b.g.remoteOf(u), l, []git.Hash{object}, b.g.targetOf(u)); err != nil {
+	if err := b.p.Fetch(ctx, b.g.remoteOf(u), l, []git.Hash{object}, b.g.targetOf(u)); err != nil {
 		return object, "", b.holdOff(ctx, this, b.g.explainError(u, err))
 	}
 	pauses.Clear(this)
@@ -349,12 +324,12 @@ func (b *bases) fetchNamed(ctx context.Context, u *url.URL, revision string) (ob
 
 // holdOff puts off what did not work, so that the next poll begins with the others.
 func (b *bases) holdOff(ctx context.Context, key string, err error) error {
-	if cause := context.Cause(ctx); errors.Is(cause, errDependTime) {
+	if cause := context.Cause(ctx); errors.Is(cause, ErrTime) {
 		err = cause
 	} else if ctx.Err() != nil {
 		return err
 	}
-	b.t.pauses.Add(key, err, mostBackoff)
+	b.p.Pauses.Add(key, err, pause.Most)
 	return err
 }
 
@@ -371,7 +346,7 @@ func refNames(revision string) []string {
 
 // keepHead makes a head of what was fetched.
 func (b *bases) keepHead(h mirror.Head) error {
-	o := b.t.mirror.Objects()
+	o := b.p.Mirror.Objects()
 	defer o.Close()
 	var err error
 	if h.Commit, err = o.Peel(h.Object); err != nil {

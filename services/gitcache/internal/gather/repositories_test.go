@@ -1,9 +1,10 @@
-package owner
+package gather
 
 import (
 	"net/url"
 	"testing"
 
+	"fairlead.dev/services/gitcache/internal/source"
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
@@ -17,10 +18,10 @@ func lent(t *testing.T, from, at string, allowed ...string) upstream.Remote {
 		}
 		return u
 	}
-	g := &gatherer{allowed: allowed, source: upstream.Remote{URL: parse(from), Secret: "login", Credentials: upstream.Credentials{
+	g := NewSubmodules(Deps{}, upstream.Remote{URL: parse(from), Secret: "login", Credentials: upstream.Credentials{
 		Username: "ada", Password: "s3cret", CA: "authority", KnownHosts: "keys", ProxyUsername: "way",
 		ProxyPassword: "out",
-	}}}
+	}}, source.Source{SubmoduleRepositories: allowed})
 	return g.remoteOf(parse(at))
 }
 
@@ -90,13 +91,13 @@ func TestWhatAHostIsKnownByStaysThere(t *testing.T) {
 func TestARepositoryOfDependenciesGetsTheAuthorityOfItsOwnOriginOnly(t *testing.T) {
 	t.Parallel()
 	proxy := &url.URL{Scheme: "http", Host: "proxy.example.com:3128"}
-	d := &dependencies{source: upstream.Remote{
+	d := &dependencies{p: &Poll{Remote: upstream.Remote{
 		URL: &url.URL{Scheme: "https", Host: "charts.example.com", Path: "/stable"}, Secret: "login", Proxy: proxy,
 		Credentials: upstream.Credentials{
 			Username: "ada", Password: "s3cret", CA: "authority", ProxyUsername: "way",
 			ProxyPassword: "out",
 		},
-	}}
+	}}}
 	for at, want := range map[string]string{
 		"https://charts.example.com/other":      "authority",
 		"https://charts.example.com:8443/other": "",
