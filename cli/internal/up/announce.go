@@ -38,7 +38,7 @@ func (u *up) announceReady(clusters []cluster, previous string) error {
 	text, err := json.MarshalIndent(readiness{
 		DataDir: u.data.path, Config: u.options.Store.Path(), Context: u.context, Hub: u.hub.urls,
 		Pages: u.hub.urls.Front, CAFile: u.hub.files.CAFile, Key: u.hub.secretFile,
-		Git: u.git.URL(sampleName), Source: sampleName, Cluster: clusters, Seconds: time.Since(u.began).Seconds(),
+		Git: u.git.URL(sampleName), Source: sampleName, Cluster: working(clusters), Seconds: time.Since(u.began).Seconds(),
 	}, "", "  ")
 	if err != nil {
 		return fmt.Errorf("ready file: %w", err)
@@ -64,6 +64,10 @@ func (u *up) summaryText(clusters []cluster, previous string) string {
 	fmt.Fprintf(&b, "  %-12s %s (in a browser; this link logs you in, once, within 10 minutes; later: fairlead open)\n",
 		"pages", u.link)
 	for _, c := range clusters {
+		if c.fault != nil {
+			fmt.Fprintf(&b, "  %-12s %v\n", "left out", c.fault)
+			continue
+		}
 		where := c.Kubeconfig
 		if c.Context != "" {
 			where = "context " + c.Context + " of " + where
@@ -81,7 +85,7 @@ func (u *up) summaryText(clusters []cluster, previous string) string {
 		b.WriteString("\nNobody may do anything in your clusters through the tunnel until their RBAC says so: bind group\nfairlead:admins, or start with --bind-admins.\n")
 	}
 	fmt.Fprintf(&b, "\nTry in another terminal:\n\n%s\nCtrl-C ends everything; the data stays.\n",
-		u.firstSteps(clusters))
+		u.firstSteps(working(clusters)))
 	return b.String()
 }
 

@@ -187,7 +187,8 @@ func (u *up) startAgent(ctx context.Context, api *hubapi.Hub, c cluster) error {
 	if u.hub.files.CAFile != "" {
 		args = append(args, "--hub-ca-file", u.hub.files.CAFile)
 	}
-	return u.agents.keepRunning(&child{name: "agent " + c.Name, path: u.options.Agent, args: args})
+	_, err = u.agents.keepRunning(&child{name: "agent " + c.Name, path: u.options.Agent, args: args})
+	return err
 }
 
 // awaitConnected returns when the hub has heard of all agents since a time: what it heard in the last

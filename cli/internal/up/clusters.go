@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -26,6 +27,13 @@ type cluster struct {
 	Context    string `json:"context,omitempty"`
 	RealPods   bool   `json:"realPods,omitempty"` // A local cluster with a real node.
 	local      bool
+	// fault says why the cluster did not come up; nil: it has, or is on its way.
+	fault error
+}
+
+// working are the clusters without a fault.
+func working(clusters []cluster) []cluster {
+	return slices.DeleteFunc(slices.Clone(clusters), func(c cluster) bool { return c.fault != nil })
 }
 
 // kindText says what is special about a cluster, for people.
@@ -120,7 +128,8 @@ func (u *up) startLocal(ctx context.Context, c cluster) (kubeconfig string, err 
 			}
 		}
 	}
-	if err := u.children.keepRunning(local); err != nil {
+	stop, err := u.children.keepRunning(local)
+	if err != nil {
 		return "", err
 	}
 	timer := time.NewTimer(limit)
@@ -131,6 +140,7 @@ func (u *up) startLocal(ctx context.Context, c cluster) (kubeconfig string, err 
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
 	case <-timer.C:
+		stop()
 		return "", fmt.Errorf("cluster %s is not ready after %s%s (see %s%s)", c.Name, limit, local.said.quoteLast(),
 			u.data.joinPath("logs", "cluster-"+c.Name+".log"), hint)
 	}

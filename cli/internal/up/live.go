@@ -56,7 +56,7 @@ func (u *up) serveClusters(ctx, failed context.Context, clusters []cluster) erro
 			return err
 		}
 	}
-	u.undescribeClusters(living, api)
+	u.undescribeClusters(living, api, clusters)
 	if err := u.announceReady(clusters, previous); err != nil {
 		return err
 	}
@@ -81,9 +81,7 @@ func (u *up) startClusters(ctx context.Context, clusters []cluster) (previous st
 		return u.raiseHub(ctx, clusters)
 	}
 	group, inner := errgroup.WithContext(ctx)
-	for i := range clusters {
-		group.Go(func() error { return u.raiseCluster(inner, &clusters[i]) })
-	}
+	group.Go(func() error { return u.raiseClusters(inner, clusters) })
 	group.Go(func() (err error) {
 		previous, err = u.raiseHub(inner, clusters)
 		return err
@@ -101,6 +99,7 @@ func (u *up) joinAgents(ctx context.Context, clusters []cluster) error {
 		return err
 	}
 	defer api.HTTP.CloseIdleConnections()
+	clusters = working(clusters)
 	for _, c := range clusters {
 		if err := u.startAgent(ctx, api, c); err != nil {
 			return err

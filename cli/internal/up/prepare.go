@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"connectrpc.com/connect"
-	"golang.org/x/sync/errgroup"
 
 	hubapi "fairlead.dev/cli/internal/hubclient"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
@@ -21,6 +22,7 @@ const (
 	describedBuilding = "Kubernetes and the agent are being built on this machine: some minutes the first time, then cached"
 	describedStarting = "Kubernetes is starting on this machine: some seconds, with a real node up to a minute"
 	describedJoining  = "the agent is joining: some seconds"
+	describedFault    = "Kubernetes did not start on this machine: the terminal of \"fairlead up\" says why; start that again"
 )
 
 // addClusters builds what the local clusters need, starts them, and has them join the hub, which people use meanwhile.
@@ -95,18 +97,36 @@ func (u *up) prepareClusters(ctx context.Context, clusters []cluster) error {
 	return nil
 }
 
+// raiseClusters brings clusters up at the same time. One that does not come up is left out with its fault, unless none
+// does.
 func (u *up) raiseClusters(ctx context.Context, clusters []cluster) error {
-	group, inner := errgroup.WithContext(ctx)
+	var group sync.WaitGroup
 	for i := range clusters {
-		group.Go(func() error { return u.raiseCluster(inner, &clusters[i]) })
+		group.Go(func() { clusters[i].fault = u.raiseCluster(ctx, &clusters[i]) })
 	}
-	return group.Wait()
+	group.Wait()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	var faults []error
+	for _, c := range clusters {
+		faults = append(faults, c.fault)
+	}
+	if len(clusters) > 0 && len(working(clusters)) == 0 {
+		return errors.Join(faults...)
+	}
+	for _, c := range clusters {
+		if c.fault != nil {
+			u.sayf("%v: going on without %s", c.fault, c.Name)
+		}
+	}
+	return nil
 }
 
 // describeClusters shows how far local clusters are, unless a person describes them otherwise. The description is for
 // people only: a failure is said and stops nothing.
 func (u *up) describeClusters(ctx context.Context, api *hubapi.Hub, clusters []cluster, text string) {
-	for _, c := range clusters {
+	for _, c := range working(clusters) {
 		if !c.local {
 			continue
 		}
@@ -117,10 +137,14 @@ func (u *up) describeClusters(ctx context.Context, api *hubapi.Hub, clusters []c
 }
 
 // undescribeClusters takes off what describeClusters has shown, in this run or in one that was interrupted: also of
-// local clusters that this run is without.
-func (u *up) undescribeClusters(ctx context.Context, api *hubapi.Hub) {
+// local clusters that this run is without. One with a fault says so.
+func (u *up) undescribeClusters(ctx context.Context, api *hubapi.Hub, clusters []cluster) {
 	for _, name := range localNames() {
-		if err := describeCluster(ctx, api, name, ""); err != nil && connect.CodeOf(err) != connect.CodeNotFound &&
+		text := ""
+		if slices.ContainsFunc(clusters, func(c cluster) bool { return c.Name == name && c.fault != nil }) {
+			text = describedFault
+		}
+		if err := describeCluster(ctx, api, name, text); err != nil && connect.CodeOf(err) != connect.CodeNotFound &&
 			ctx.Err() == nil {
 			u.sayf("describe cluster %s: %v", name, err)
 		}
@@ -138,7 +162,7 @@ func describeCluster(ctx context.Context, api *hubapi.Hub, name, text string) er
 	switch is.GetSpec().GetDescription() {
 	case text:
 		return nil
-	case "", describedBuilding, describedStarting, describedJoining:
+	case "", describedBuilding, describedStarting, describedJoining, describedFault:
 	default:
 		return nil
 	}
