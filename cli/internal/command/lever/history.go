@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -36,7 +37,8 @@ func historyCommand(a *app.App) *cobra.Command {
 		Long: `Show the deployments of a service, the newest first: the cause of each, its result, when it was delivered, how long each
 step took after the one before (commit, fetched, delivered, applied, healthy), and how the last run of its tests went.
 Levers stand between them, on lines without a number, as do a deletion and its undoing; the levers of now stand below.
-"fairlead rollback service NAME NUMBER" goes back to a deployment.
+Where deployments differ in SOURCE or PATH, the table shows that. "fairlead rollback service NAME NUMBER" goes back to a
+deployment.
 
 With --changes: the changes of the service in the catalog, with author and time, also of a deleted service.`,
 		Example: `  fairlead history service shop
@@ -85,12 +87,13 @@ func showDeployments(ctx context.Context, a *app.App, h *hubclient.Hub, name, fo
 		return err
 	}
 	v := view.View{Now: a.Now()}
-	t := v.NewTable([]string{
+	origin := originColumns(got.GetDeployments())
+	t := v.NewTable(slices.Insert([]string{
 		"NUMBER", "COMMIT", "BY", "OUTCOME", "WHEN", "FETCHED", "DELIVERED", "APPLIED", "HEALTHY", "TESTS",
-	})
+	}, afterCommit, origin.heads...))
 	for _, d := range got.GetDeployments() {
 		for len(pulled) > 0 && pulled[0].GetTime().AsTime().After(d.GetDeliverTime().AsTime()) {
-			v.AddRow(t, leverCells(v, pulled[0]))
+			v.AddRow(t, slices.Insert(leverCells(v, pulled[0]), afterCommit, make([]string, len(origin.heads))...))
 			pulled = pulled[1:]
 		}
 		committed, fetched := d.GetCommit().GetCommitTime(), d.GetFetchTime()
@@ -101,13 +104,13 @@ func showDeployments(ctx context.Context, a *app.App, h *hubclient.Hub, name, fo
 		if author, _, _ := strings.Cut(d.GetAuthor(), " <"); author != "" {
 			why += ", " + author
 		}
-		v.AddRow(t, []string{
+		v.AddRow(t, slices.Insert([]string{
 			strconv.FormatInt(d.GetNumber(), 10), revisionOf(now.GetService(), d.GetCommit()),
 			why, catalogyaml.Short(d.GetOutcome()), v.AgoText(d.GetDeliverTime()),
 			formatStep(committed, fetched), formatStep(fetched, d.GetDeliverTime()),
 			formatStep(d.GetDeliverTime(), d.GetApplyTime()),
 			formatStep(d.GetApplyTime(), d.GetHealthyTime()), view.SummarizeTests(d.GetTests()),
-		})
+		}, afterCommit, origin.cells(d)...))
 	}
 	if err := a.WriteTable(t); err != nil {
 		return err
@@ -116,6 +119,42 @@ func showDeployments(ctx context.Context, a *app.App, h *hubclient.Hub, name, fo
 		return nil
 	}
 	return a.Printf("%s", v.NotesText(v.PullNotes(now.GetService())))
+}
+
+// afterCommit is the place of further columns.
+const afterCommit = 2
+
+// columns are further ones of deployments.
+type columns struct {
+	heads []string
+	texts []func(*consolev1.Deployment) string
+}
+
+func (c columns) cells(d *consolev1.Deployment) (texts []string) {
+	for _, text := range c.texts {
+		texts = append(texts, text(d))
+	}
+	return texts
+}
+
+// originColumns are where deployments come from, as far as they differ in it: for most services it is the same always,
+// and an old console has not noted it.
+func originColumns(deployments []*consolev1.Deployment) (made columns) {
+	for _, origin := range []struct {
+		head string
+		text func(*consolev1.Deployment) string
+	}{{"SOURCE", (*consolev1.Deployment).GetSource}, {"PATH", (*consolev1.Deployment).GetPath}} {
+		known := map[string]bool{}
+		for _, d := range deployments {
+			if d.GetSource() != "" {
+				known[origin.text(d)] = true
+			}
+		}
+		if len(known) > 1 {
+			made.heads, made.texts = append(made.heads, origin.head), append(made.texts, origin.text)
+		}
+	}
+	return made
 }
 
 // revisionOf is a revision of a service as lists show it: of several sources with that of each.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
 	"fairlead.dev/cli/internal/clitest"
 	"fairlead.dev/cli/internal/hubtest"
@@ -51,6 +52,29 @@ func deployed() []hubtest.Answer {
 		}))
 }
 
+// moved is a service whose last deployment may be of another source and folder than the one before; those of the first
+// one are not known.
+func moved(source, path, toSource, toPath string) []hubtest.Answer {
+	byKim := &consolev1.Deployment{
+		Number: 1, Cause: consolev1.DeploymentCause_DEPLOYMENT_CAUSE_COMMIT, Author: "Kim",
+		Commit:  &artifactv1.Revision{Commit: "0123456789"},
+		Outcome: consolev1.DeploymentOutcome_DEPLOYMENT_OUTCOME_HEALTHY, DeliverTime: clitest.Before(5 * time.Minute),
+	}
+	before := proto.CloneOf(byKim)
+	before.Number, before.DeliverTime, before.Source, before.Path = 2, clitest.Before(4*time.Minute), source, path
+	before.Outcome = consolev1.DeploymentOutcome_DEPLOYMENT_OUTCOME_DEGRADED
+	return hub(
+		hubtest.Returns[consolev1.ListDeploymentsRequest](listDeployments, &consolev1.ListDeploymentsResponse{
+			Deployments: []*consolev1.Deployment{{
+				Number: 3, Cause: consolev1.DeploymentCause_DEPLOYMENT_CAUSE_SPEC,
+				Commit:  &artifactv1.Revision{Commit: "fedcba9876"},
+				Outcome: consolev1.DeploymentOutcome_DEPLOYMENT_OUTCOME_RUNNING, DeliverTime: clitest.Before(2 * time.Minute),
+				Source: toSource, Path: toPath,
+			}, before, byKim},
+		}),
+		hubtest.Returns[consolev1.ListRevisionsRequest](listRevisions, &consolev1.ListRevisionsResponse{}))
+}
+
 func TestTheHistoryOfAServiceIsShown(t *testing.T) {
 	t.Parallel()
 	nothing := hub(hubtest.Returns[consolev1.ListDeploymentsRequest](listDeployments,
@@ -66,6 +90,30 @@ GetService {"name":"shop-a"}
 2       fedcba98  commit, Kim        degraded  4m ago   +10s     +2s        +3s      -        -
 -       -         resumed, user:ada  -         20m ago  -        -          -        -        -
 1       01234567  spec, user:kim     healthy   60m ago  -        -          +1m0s    +1m0s    -
+`,
+		},
+		"of several folders": {
+			Line: "history service shop-a", Hub: moved("shop", "apps/shop", "shop", "deploy/shop"),
+			Asked: `ListDeployments {"service":"shop-a","pageSize":20}
+ListRevisions {"kind":"KIND_SERVICE","name":"shop-a","pageSize":200}
+GetService {"name":"shop-a"}
+`,
+			Stdout: `NUMBER  COMMIT    PATH         BY           OUTCOME   WHEN    FETCHED  DELIVERED  APPLIED  HEALTHY  TESTS
+3       fedcba98  deploy/shop  spec         running   2m ago  -        -          -        -        -
+2       01234567  apps/shop    commit, Kim  degraded  4m ago  -        -          -        -        -
+1       01234567  -            commit, Kim  healthy   5m ago  -        -          -        -        -
+`,
+		},
+		"of several sources": {
+			Line: "history service shop-a", Hub: moved("shop", "deploy", "store", "deploy"),
+			Asked: `ListDeployments {"service":"shop-a","pageSize":20}
+ListRevisions {"kind":"KIND_SERVICE","name":"shop-a","pageSize":200}
+GetService {"name":"shop-a"}
+`,
+			Stdout: `NUMBER  COMMIT    SOURCE  BY           OUTCOME   WHEN    FETCHED  DELIVERED  APPLIED  HEALTHY  TESTS
+3       fedcba98  store   spec         running   2m ago  -        -          -        -        -
+2       01234567  shop    commit, Kim  degraded  4m ago  -        -          -        -        -
+1       01234567  -       commit, Kim  healthy   5m ago  -        -          -        -        -
 `,
 		},
 		"the numbers": {
