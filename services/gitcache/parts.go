@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"io"
 
+	"fairlead.dev/services/gitcache/internal/combination"
 	"fairlead.dev/services/gitcache/internal/origin"
-	"fairlead.dev/services/gitcache/internal/owner"
 )
 
 // openPart reads a folder of one of several sources: from here, or from the replicas that have it. Nothing is asked of
 // upstream.
-func (s *Service) openPart(ctx context.Context, q owner.PartQuery) (io.ReadCloser, error) {
+func (s *Service) openPart(ctx context.Context, q combination.PartQuery) (io.ReadCloser, error) {
 	answers, err := s.origin.Resolve(ctx, []origin.Query{{
 		Source: q.Source, Revision: q.Commit.String(), Path: q.Folder.Path, Include: q.Folder.Include, Ignore: q.Folder.Ignore,
 	}}, false)

@@ -5,23 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"path"
 	"slices"
-	"strings"
 	"time"
 
-	"go.opentelemetry.io/otel/codes"
-
-	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/refusal"
-	"fairlead.dev/platform/telemetry"
-	"fairlead.dev/services/gitcache/internal/archive"
+	"fairlead.dev/services/gitcache/internal/combination"
 	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
-	"fairlead.dev/services/gitcache/internal/pack"
 	"fairlead.dev/services/gitcache/internal/pause"
 	"fairlead.dev/services/gitcache/internal/source"
 )
@@ -44,13 +36,6 @@ const (
 
 var errCombineTime = fmt.Errorf("to put the sources of all services together took longer than %s. Fairlead goes on soon", combineTime)
 
-// PartQuery names a folder of a source at a commit.
-type PartQuery struct {
-	Source, UID string
-	Commit      git.Hash
-	Folder      source.PartFolder
-}
-
 // combineNow makes the combinations again between two polls.
 func (t *tenure) combineNow(ctx context.Context) {
 	s := t.loop.currentSource()
@@ -72,8 +57,10 @@ func (t *tenure) combineSources(ctx context.Context, s source.Source) (moved boo
 	t.apart = nil
 	until, cancel := context.WithTimeoutCause(ctx, combineTime, errCombineTime)
 	defer cancel()
-	c := &combining{t: t, s: s, heads: maps.Clone(t.heads)}
-	defer c.close()
+	c := &combining{t: t, s: s, heads: maps.Clone(t.heads), builder: combination.Builder{
+		Open: t.loop.o.deps.OpenPart, Dir: t.loop.o.cfg.Dir, Seal: t.seal(), Tracer: t.loop.o.deps.Tracer,
+	}}
+	defer c.builder.Close()
 	maps.DeleteFunc(c.heads, func(ref string, _ mirror.Head) bool { return catalog.IsCombination(ref) })
 	for _, ref := range t.inOrder(s.Combinations) {
 		c.combineOne(until, ref, s.Combinations[ref])
@@ -138,8 +125,8 @@ type combining struct {
 	s         source.Source
 	heads     map[string]mirror.Head
 	count     int
-	isLacking bool             // a combination can't be made
-	builder   *archive.Builder // of all that is new; nil: nothing is
+	isLacking bool                // a combination can't be made
+	builder   combination.Builder // of all that is new
 	made      []made
 	trace     string // of a head that is new
 }
@@ -149,12 +136,6 @@ type made struct {
 	ref        string
 	id, commit git.Hash
 	newest     mirror.Head // of its sources
-}
-
-func (c *combining) close() {
-	if c.builder != nil {
-		c.builder.Close()
-	}
 }
 
 func (c *combining) noteProblem(ref, format string, args ...any) {
@@ -214,7 +195,8 @@ func (c *combining) findParts(ref string, is source.Combination) (parts []source
 
 // renewHead makes a combination if one of its sources has moved.
 func (c *combining) renewHead(ctx context.Context, ref string, old mirror.Head, parts []source.Part) error {
-	t, id := c.t, idOf(ref, parts, c.mustSeal(parts))
+	t, isSealed := c.t, combination.IsNeeded(c.s, parts, c.t.trustedKeys(c.s))
+	id := combination.ID(ref, parts, isSealed)
 	if old.Object == id && t.mirror.Has(old.Commit) {
 		t.seen[ref] = true
 		return nil
@@ -230,7 +212,7 @@ func (c *combining) renewHead(ctx context.Context, ref string, old mirror.Head, 
 	}
 	if err = ctx.Err(); err == nil {
 		var commit git.Hash
-		if commit, err = c.assembleCommit(ctx, ref, newest.Traceparent, parts); err == nil {
+		if commit, err = c.builder.Commit(ctx, ref, newest.Traceparent, parts, isSealed); err == nil {
 			c.made = append(c.made, made{ref, id, commit, newest})
 			return nil
 		}
@@ -273,56 +255,13 @@ func (c *combining) storeObjects(ctx context.Context) error {
 	if !slices.ContainsFunc(c.made, func(m made) bool { return !c.t.mirror.Has(m.commit) }) {
 		return nil
 	}
-	objects, err := c.builder.Objects().Pack()
+	objects, err := c.builder.Pack()
 	if err != nil {
 		return err
 	}
 	c.t.grown = true
 	_, err = c.t.mirror.AddPack(ctx, objects)
 	return err
-}
-
-// idOf stands for the sources of a combination at their commits, and for whether it is sealed: while it stays nothing
-// is made.
-func idOf(ref string, parts []source.Part, isSealed bool) git.Hash {
-	var b strings.Builder
-	fmt.Fprintln(&b, ref)
-	if isSealed {
-		fmt.Fprintln(&b, "sealed")
-	}
-	for _, p := range parts {
-		fmt.Fprintln(&b, p.UID, p.Head.Commit, p.Submodules, p.Dependencies)
-	}
-	return pack.Name(git.Blob, []byte(b.String()))
-}
-
-// assembleCommit puts the files of all sources side by side into a commit.
-func (c *combining) assembleCommit(ctx context.Context, ref, trace string, parts []source.Part) (commit git.Hash, err error) {
-	ctx, span := telemetry.Of(ctx, trace, c.t.loop.o.deps.Tracer, "gitcache.combine")
-	defer func() {
-		if err != nil {
-			span.SetStatus(codes.Error, "combine")
-		}
-		span.End()
-	}()
-	if c.builder == nil {
-		limits := archive.Limits{FileBytes: artifact.DefaultFileBytes, Bytes: artifact.DefaultBytes, Files: artifact.DefaultFiles}
-		if c.builder, err = archive.New(c.t.loop.o.cfg.Dir, limits); err != nil {
-			return commit, err
-		}
-		c.builder.Merges = true
-	}
-	for _, p := range parts {
-		if err := c.addPart(ctx, p); err != nil {
-			c.builder.Reset()
-			return commit, fmt.Errorf("source %q: %w", p.Name, err)
-		}
-	}
-	at, author := latestCommit(parts)
-	if c.mustSeal(parts) {
-		return c.builder.CommitBy(author, mirror.CombinedBy, at, commitMessage(ref, parts)+c.describeSigners(parts), c.t.sealCommit)
-	}
-	return c.builder.CommitBy(author, mirror.CombinedBy, at, commitMessage(ref, parts), nil)
 }
 
 // headOf is the head of a combination at a commit that is here.
@@ -337,67 +276,6 @@ func (t *tenure) headOf(ref string, id, commit git.Hash) (mirror.Head, error) {
 		Ref: ref, Object: id, Commit: commit, CommitTime: c.Time, Subject: c.Subject, Author: c.Author,
 		FetchTime: time.Now().UTC().Truncate(time.Microsecond),
 	}, nil
-}
-
-// addPart adds the files of a source, at their places in its repository below a folder of its name.
-func (c *combining) addPart(ctx context.Context, p source.Part) error {
-	for _, folder := range p.Folders {
-		r, err := c.t.loop.o.deps.OpenPart(ctx, PartQuery{p.Source, p.UID, p.Head.Commit, folder})
-		if err != nil {
-			return err
-		}
-		err = artifact.Walk(r, artifact.Limits{}, func(e artifact.Entry, content io.Reader) error {
-			at := path.Join(folder.Path, e.Path)
-			if e.Base != "" { // then paths are those of the repository
-				at = e.Path
-			}
-			if e.Base != "" && e.Base != folder.Path {
-				return fmt.Errorf("folder %q is a link to %q: write that path in the service", folder.Path, e.Base)
-			}
-			return c.builder.AddEntry(path.Join(p.Name, at), e, content)
-		})
-		if err = errors.Join(err, r.Close()); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// latestCommit is when the newest of the commits was made, and by whom. Packages have neither.
-func latestCommit(parts []source.Part) (at time.Time, author string) {
-	for _, p := range parts {
-		if h := p.Head; h.CommitTime.After(at) {
-			at, author = h.CommitTime, h.Author
-		}
-	}
-	return at, strings.TrimSpace(strings.Map(func(c rune) rune {
-		if strings.ContainsRune("<>\n\x00", c) {
-			return -1
-		}
-		return c
-	}, author))
-}
-
-// commitMessage says which revision of each source a commit is made of.
-func commitMessage(ref string, parts []source.Part) string {
-	var subject []string
-	var lines strings.Builder
-	for _, p := range parts {
-		subject = append(subject, p.Name+" "+revisionOf(p.Head))
-		fmt.Fprintf(&lines, "Source: %s %s %s %s\n", p.Name, p.Source, p.Ref, p.Head.Commit)
-	}
-	return fmt.Sprintf("%s\n\n%s%s\n%s", strings.Join(subject, " · "), mirror.CombinationLine, ref, strings.TrimSuffix(lines.String(), "\n"))
-}
-
-// revisionOf is a head as people read it: a version, a tag, or the beginning of a commit's id.
-func revisionOf(h mirror.Head) string {
-	if version := versionOf(h); version != "" {
-		return version
-	}
-	if tag, _, ok := catalog.ParseArtifactRef(h.Resolved); ok && tag != "" {
-		return tag
-	}
-	return h.Commit.Short()
 }
 
 // addPinned adds heads for revisions of a combination that services are pinned to. A revision is of the combination if
@@ -457,4 +335,16 @@ func (t *tenure) lookForCombination(s source.Source, ref string) looked {
 	}
 	return looked{err: refusal.New(refusal.NotFound,
 		"source %q: %.8s is no revision of the service's sources: `fairlead history service NAME` lists those that ran", s.Name, pin)}
+}
+
+func (t *tenure) seal() combination.Seal {
+	return combination.Seal{Secret: t.loop.o.deps.Secret, UID: t.loop.uid}
+}
+
+// checkSeal says why a combination counts for nothing; nil: it counts.
+func (t *tenure) checkSeal(s source.Source, id git.Hash) error {
+	if !s.Verification.IsWanted() {
+		return nil
+	}
+	return t.seal().Check(t.mirror, id, t.trustedKeys(s))
 }

@@ -14,6 +14,7 @@ import (
 
 	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/coordination"
+	"fairlead.dev/services/gitcache/internal/combination"
 	"fairlead.dev/services/gitcache/internal/fetch"
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
 	"fairlead.dev/services/gitcache/internal/git"
@@ -82,7 +83,7 @@ func newCombining(t *testing.T, console Console, open func()) *tenure {
 	o := New(Config{Replica: "one", Dir: t.TempDir()}, Deps{
 		Console: console, Fetcher: silent{}, Mirrors: mirrors,
 		Metrics: counted, Tracer: noop.NewTracerProvider().Tracer(""), Log: log,
-		OpenPart: func(context.Context, PartQuery) (io.ReadCloser, error) {
+		OpenPart: func(context.Context, combination.PartQuery) (io.ReadCloser, error) {
 			open()
 			return nil, errors.New("it can't be read")
 		},
@@ -237,22 +238,5 @@ func TestAProblemOfACombinationStaysUntilTheCatalogIsCurrent(t *testing.T) {
 	tn.mustStep(t)
 	if last = console.published[len(console.published)-1].Problem; len(last.Single) != 0 {
 		t.Errorf("of no combination published is %+v", last)
-	}
-}
-
-// TestTheIDOfACombinationStays: with another id the next release would make the commits of all combinations anew.
-func TestTheIDOfACombinationStays(t *testing.T) {
-	t.Parallel()
-	parts := []source.Part{
-		{UID: "u1", Head: mirror.Head{Commit: git.Hash{0: 1, 19: 2}}},
-		{UID: "u2", Head: mirror.Head{Commit: git.Hash{0: 255, 10: 16}}, Submodules: true, Dependencies: true},
-	}
-	for isSealed, want := range map[bool]string{
-		false: "3213ca99dfd18b154ceb0b151eb4916d284f577a",
-		true:  "7c560500b877bc566777571903e7b5e0c0dde3fa",
-	} {
-		if got := idOf(catalog.CombinationPrefix+"1", parts, isSealed).String(); got != want {
-			t.Errorf("sealed %t: the id is %s", isSealed, got)
-		}
 	}
 }

@@ -25,6 +25,7 @@ import (
 	"fairlead.dev/platform/hubsecret"
 	"fairlead.dev/platform/retry"
 	"fairlead.dev/services/gitcache/internal/cloud"
+	"fairlead.dev/services/gitcache/internal/combination"
 	"fairlead.dev/services/gitcache/internal/fetch"
 	"fairlead.dev/services/gitcache/internal/fetch/buckets"
 	"fairlead.dev/services/gitcache/internal/fetch/chartrepo"
@@ -80,7 +81,7 @@ type Deps struct {
 	Secret *hubsecret.File
 	// OpenPart reads the artifact of a folder of a source, wherever it is, for combinations of several sources. Errors
 	// are in words for the owner of a service.
-	OpenPart func(ctx context.Context, q PartQuery) (io.ReadCloser, error)
+	OpenPart func(ctx context.Context, q combination.PartQuery) (io.ReadCloser, error)
 	// Clouds log in at registries and buckets.
 	Clouds Clouds
 	// Signatures of charts and artifacts.

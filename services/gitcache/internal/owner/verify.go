@@ -65,6 +65,14 @@ func (t *tenure) trustIn(s source.Source) *trust {
 	return t.trust
 }
 
+// trustedKeys tells of fingerprints whether they are those of keys that a source trusts.
+func (t *tenure) trustedKeys(s source.Source) func(fingerprint string) bool {
+	return func(fingerprint string) bool {
+		in := t.trustIn(s)
+		return in != nil && in.err == nil && fingerprint != "" && in.keys.Has(fingerprint)
+	}
+}
+
 // dropUnsigned drops what is not signed as the source wants it. verify comes before submodules are fetched: an unsigned
 // commit must not say whom to ask.
 func (t *tenure) dropUnsigned(ctx context.Context, s source.Source, p *plan) error {

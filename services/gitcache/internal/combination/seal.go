@@ -1,4 +1,4 @@
-package owner
+package combination
 
 import (
 	"encoding/hex"
@@ -19,57 +19,53 @@ import (
 // signerLine begins the line of a combination with the key that has signed the commit of a source.
 const signerLine = "Signed: "
 
-// mustSeal tells whether a combination is of signed commits of a source that wants these. One that was published before
+// Seal is that of one source.
+type Seal struct {
+	Secret *hubsecret.File
+	UID    string // of the source
+}
+
+// IsNeeded tells whether a combination is of signed commits of a source that wants these. One that was published before
 // the source wanted that, or by a key that it does not trust any more, may still be what is published.
-func (c *combining) mustSeal(parts []source.Part) bool {
-	if !c.s.Verification.IsWanted() {
+func IsNeeded(s source.Source, parts []source.Part, trusts func(fingerprint string) bool) bool {
+	if !s.Verification.IsWanted() {
 		return false
 	}
 	for _, p := range parts {
-		if p.UID == c.s.UID && !c.t.trustsKey(c.s, p.Head.SignedBy) {
+		if p.UID == s.UID && !trusts(p.Head.SignedBy) {
 			return false
 		}
 	}
 	return true
 }
 
-func (t *tenure) trustsKey(s source.Source, fingerprint string) bool {
-	in := t.trustIn(s)
-	return in != nil && in.err == nil && fingerprint != "" && in.keys.Has(fingerprint)
-}
-
-// describeSigners are the lines of a combination that say who signed the commits of its first source.
-func (c *combining) describeSigners(parts []source.Part) string {
+// signers are the lines of a combination that say who signed the commits of its first source.
+func (s Seal) signers(parts []source.Part) string {
 	var lines strings.Builder
 	for _, p := range parts {
-		if p.UID == c.s.UID {
+		if p.UID == s.UID {
 			fmt.Fprintf(&lines, "\n%s%s", signerLine, p.Head.SignedBy)
 		}
 	}
 	return lines.String()
 }
 
-// sealCommit proves later that the hub made a commit.
-func (t *tenure) sealCommit(commit []byte) ([]byte, error) {
-	mac, err := t.loop.o.deps.Secret.Sign(hubsecret.Combinations, t.sealedText(commit))
+// sign proves later that the hub made a commit.
+func (s Seal) sign(commit []byte) ([]byte, error) {
+	mac, err := s.Secret.Sign(hubsecret.Combinations, s.text(commit))
 	if err != nil {
 		return nil, fmt.Errorf("the hub secret can't be read, which seals what is put together: %w", err)
 	}
 	return mirror.Seal(commit, hex.EncodeToString(mac)), nil
 }
 
-// sealedText is what a seal is about: a commit, and the source that has it.
-func (t *tenure) sealedText(commit []byte) []byte {
-	return append([]byte(t.loop.uid+"\x00"), commit...)
-}
+// text is what a seal is about: a commit, and the source that has it.
+func (s Seal) text(commit []byte) []byte { return append([]byte(s.UID+"\x00"), commit...) }
 
-// checkSeal says why a combination counts for nothing where commits have to be signed; nil: it counts.
-func (t *tenure) checkSeal(s source.Source, id git.Hash) error {
-	if !s.Verification.IsWanted() {
-		return nil
-	}
+// Check says why a combination counts for nothing where commits have to be signed; nil: it counts.
+func (s Seal) Check(m *mirror.Mirror, id git.Hash, trusts func(fingerprint string) bool) error {
 	const no = "can't be proven to be made of signed commits: "
-	o := t.mirror.Objects()
+	o := m.Objects()
 	defer o.Close()
 	commit, seal, err := o.Unseal(id)
 	if err != nil {
@@ -77,22 +73,22 @@ func (t *tenure) checkSeal(s source.Source, id git.Hash) error {
 	}
 	mac, err := hex.DecodeString(seal)
 	if err == nil && seal != "" {
-		good, err := t.loop.o.deps.Secret.Verify(hubsecret.Combinations, t.sealedText(commit), mac)
+		good, err := s.Secret.Verify(hubsecret.Combinations, s.text(commit), mac)
 		if err != nil {
 			return fmt.Errorf(no+"the hub secret can't be read: %w", err)
 		}
 		if good {
-			return t.trustsSigners(s, commit)
+			return checkSigners(commit, trusts)
 		}
 	}
 	return errors.New(no + "it has no seal of the hub, so it was made before the source had verification, with a hub secret that is gone, or elsewhere")
 }
 
-// trustsSigners tells whether all who signed what a combination was made of are trusted today.
-func (t *tenure) trustsSigners(s source.Source, commit []byte) error {
+// checkSigners says which of those who signed what a combination was made of is not trusted today; nil: all are.
+func checkSigners(commit []byte, trusts func(fingerprint string) bool) error {
 	for line := range strings.Lines(string(commit)) {
 		by, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), signerLine)
-		if ok && !t.trustsKey(s, by) {
+		if ok && !trusts(by) {
 			return fmt.Errorf("was made of a commit by key %s, which is not among the source's verification keys", by)
 		}
 	}
