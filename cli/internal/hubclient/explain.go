@@ -73,14 +73,26 @@ func (e explainer) WrapStreamingHandler(next connect.StreamingHandlerFunc) conne
 // absent is how the hub says that there is no such resource.
 var absent = regexp.MustCompile(`^(\w+) "[^"]*" does not exist$`)
 
-const (
-	// orderField begins what the hub says of an order, which people give with --sort.
-	orderField = "order_by: "
-	// lifetimeField likewise, with --lifetime.
-	lifetimeField = "lifetime: "
-	// invalid begins what the hub says of a field that breaks a rule of its message.
-	invalid = "validation error: "
-)
+// Beginnings of what the hub says of fields that break rules of their message.
+const invalidField, invalidFields = "validation error: ", "validation errors:"
+
+// explainInvalid names the flag in which people give a field.
+func explainInvalid(said string) string {
+	said = strings.TrimPrefix(said, invalidField)
+	if list, ok := strings.CutPrefix(said, invalidFields); ok {
+		return "these fields are wrong:" + list
+	}
+	field, rule, _ := strings.Cut(said, ": ")
+	switch field {
+	case "order_by":
+		return "--sort: " + rule
+	case "page_size":
+		return "--limit: " + rule
+	case "lifetime", "reason":
+		return "--" + said
+	}
+	return said
+}
 
 // explained is an error for people.
 type explained struct {
@@ -115,10 +127,8 @@ func (e explainer) explainError(err error) error {
 		text = fmt.Sprintf("user %q may not do this: %s", e.at.User, said)
 	case code == connect.CodeNotFound && absent.MatchString(said):
 		text = said + whereListed(absent.FindStringSubmatch(said)[1])
-	case code == connect.CodeInvalidArgument && strings.HasPrefix(said, orderField):
-		text = "--sort: " + strings.TrimPrefix(said, orderField)
-	case code == connect.CodeInvalidArgument && strings.HasPrefix(strings.TrimPrefix(said, invalid), lifetimeField):
-		text = "--" + strings.TrimPrefix(said, invalid)
+	case code == connect.CodeInvalidArgument && connect.IsWireError(err):
+		text = explainInvalid(said)
 	case connect.IsWireError(err):
 		text = said
 	default:

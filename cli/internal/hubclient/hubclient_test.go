@@ -14,12 +14,22 @@ import (
 	"fairlead.dev/gen/fairlead/gitcache/v1/gitcachev1connect"
 )
 
-func TestAnErrorOfAnOrderNamesTheFlag(t *testing.T) {
+func TestAnErrorOfAFieldNamesTheFlag(t *testing.T) {
 	t.Parallel()
-	said := connect.NewWireError(connect.CodeInvalidArgument, errors.New(`order_by: there is no field "nope"`))
-	err := newExplainer(contexts.Context{}).explainError(said)
-	if err.Error() != `--sort: there is no field "nope"` || connect.CodeOf(err) != connect.CodeInvalidArgument {
-		t.Errorf("got %v", err)
+	for said, want := range map[string]string{
+		`order_by: there is no field "nope"`:                 `--sort: there is no field "nope"`,
+		"validation error: page_size: must be at most 1000":  "--limit: must be at most 1000",
+		"validation error: reason: must not be empty":        "--reason: must not be empty",
+		"lifetime: must be at most 12h":                      "--lifetime: must be at most 12h",
+		"validation error: text: must be at most 256":        "text: must be at most 256",
+		"validation errors:\n - text: must not be empty":     "these fields are wrong:\n - text: must not be empty",
+		"filter: character 1: the filter breaks off: reason": "filter: character 1: the filter breaks off: reason",
+	} {
+		err := newExplainer(contexts.Context{}).explainError(connect.NewWireError(connect.CodeInvalidArgument,
+			errors.New(said)))
+		if err.Error() != want || connect.CodeOf(err) != connect.CodeInvalidArgument {
+			t.Errorf("of %q: %v, want %q", said, err, want)
+		}
 	}
 }
 
