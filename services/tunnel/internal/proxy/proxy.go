@@ -8,13 +8,17 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"maps"
 	"net/http"
 	"net/url"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -311,22 +315,61 @@ func (x *exchange) clusterRequest(ctx context.Context, r *http.Request) *http.Re
 		Trailer:       r.Trailer,
 	}).WithContext(ctx)
 	if r.ContentLength != 0 { // the listener's wrappers hide whether there is a body
-		x.sent.Reader = r.Body
-		out.Body = &x.sent
+		x.sent.from = r.Body
+		out.Body, _ = x.sent.nextAttempt() // the first one
 	}
 	return out
 }
 
-// counter counts what is read, which may go on when the answer is there already. Closing is left to the
-// listener, so that another session can be tried.
+// counter counts what is read of a body, which may go on when the answer is there already. Each attempt to send the
+// body reads by itself: what one reads that was given up meanwhile is the next one's.
 type counter struct {
-	io.Reader
 	n     atomic.Int64
 	ended atomic.Bool // well, and all was read
+
+	reading sync.Mutex // held while a piece is read; guards what follows
+	from    io.Reader
+	kept    []byte // of attempts that were given up
+	keptErr error
+
+	mu  sync.Mutex // guards now
+	now *attempt
 }
 
-func (c *counter) Read(p []byte) (int, error) {
-	n, err := c.Reader.Read(p)
+// attempt is one try to send a body. Closing the body is left to the listener, so that another session can be tried.
+type attempt struct{ of *counter }
+
+// errGivenUp ends the reads of an attempt after which there is another one.
+var errGivenUp = errors.New("the request goes another way")
+
+// nextAttempt gives up the attempt before. False: that one has read something.
+func (c *counter) nextAttempt() (io.ReadCloser, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.n.Load() > 0 {
+		return nil, false
+	}
+	c.now = &attempt{c}
+	return c.now, true
+}
+
+func (a *attempt) Read(p []byte) (int, error) {
+	c := a.of
+	c.reading.Lock()
+	defer c.reading.Unlock()
+	n, err := 0, c.keptErr
+	if len(c.kept) > 0 {
+		n, err = copy(p, c.kept), nil
+		c.kept = c.kept[n:]
+	} else if err == nil {
+		n, err = c.from.Read(p)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.now != a {
+		c.kept, c.keptErr = slices.Concat(p[:n], c.kept), cmp.Or(err, c.keptErr)
+		return 0, errGivenUp
+	}
 	c.n.Add(int64(n))
 	if err == io.EOF { // bare: the others are of bodies that broke off
 		c.ended.Store(true)
@@ -334,4 +377,4 @@ func (c *counter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (c *counter) Close() error { return nil }
+func (a *attempt) Close() error { return nil }

@@ -93,9 +93,20 @@ func (rt *route) tryHere() (*http.Response, *kubehttp.Error) {
 
 // mayTryAnother tells whether a request that a session did not answer may be given to another one.
 func (rt *route) mayTryAnother(err error, s *session.Session) bool {
-	if rt.out.Context().Err() != nil || rt.exchange.sent.n.Load() > 0 {
-		return false
+	return rt.out.Context().Err() == nil && rt.mayBeTaken(err, s) && rt.rewindBody()
+}
+
+// rewindBody has the next attempt send all of the body. False: the last one has sent some of it.
+func (rt *route) rewindBody() (ok bool) {
+	if rt.out.Body != nil {
+		rt.out.Body, ok = rt.exchange.sent.nextAttempt()
+		return ok
 	}
+	return true
+}
+
+// mayBeTaken tells whether another session may take a request that this one did not.
+func (rt *route) mayBeTaken(err error, s *session.Session) bool {
 	if unsent, ok := errors.AsType[*muxhttp.UnsentError](err); ok {
 		return !unsent.Invalid
 	}
@@ -138,7 +149,7 @@ func (rt *route) tryElsewhere() (*http.Response, *kubehttp.Error) {
 		default:
 			return nil, rt.failedError(err)
 		}
-		if rt.exchange.sent.n.Load() > 0 {
+		if !rt.rewindBody() {
 			return nil, rt.failedError(err)
 		}
 	}
