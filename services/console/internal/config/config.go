@@ -7,6 +7,7 @@
 package config
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/hmac"
@@ -213,7 +214,7 @@ func (r *Resolver) compute(ctx context.Context, tx *store.Tx, services []store.R
 		if fresh {
 			was.Problem = "" // of the cluster before, whose alarm has ended
 		}
-		if next.Revision == was.Revision && next.Problem == was.Problem {
+		if next.Revision == was.Revision && next.Problem == was.Problem && bytes.Equal(next.Sealed, was.Sealed) {
 			continue
 		}
 		changed = append(changed, store.ServiceConfig{Service: s, Config: next})
@@ -254,7 +255,7 @@ func (r *Resolver) next(tx *store.Tx, key []byte, s store.Resource, effective []
 		return store.Config{}, nil
 	}
 	revision := revisionOf(key, s.UID, values)
-	if revision == was.Revision {
+	if revision == was.Revision && r.opens(s.UID, was) == nil {
 		was.Problem = ""
 		return was, nil
 	}
@@ -263,6 +264,12 @@ func (r *Resolver) next(tx *store.Tx, key []byte, s store.Resource, effective []
 		return store.Config{}, fmt.Errorf("encode configuration of service %q: %w", s.Name, err)
 	}
 	return store.Config{Revision: revision, Sealed: r.box.Seal(valuesPurpose(s.UID), plain)}, nil
+}
+
+// opens is why kept values can't be read any more; nil: they can.
+func (r *Resolver) opens(uid string, c store.Config) error {
+	_, err := r.box.Open(valuesPurpose(uid), c.Sealed)
+	return err
 }
 
 // kept are values as they are kept; none: there are none, or they can't be read any more.
@@ -433,8 +440,27 @@ type Values struct {
 	Values            []Value
 }
 
-// Access returns values. Services that are gone, or have another revision by now, are left out.
-func (r *Resolver) Access(ctx context.Context, wanted []Wanted) (out []Values, err error) {
+// Access returns values. Services that are gone, or have another revision by now, are left out, and those whose values
+// are damaged and can't be computed again: they have a problem then. failed is why one could not be repaired now.
+func (r *Resolver) Access(ctx context.Context, wanted []Wanted) (out []Values, failed, err error) {
+	out, damaged, err := r.read(ctx, wanted)
+	if err != nil || len(damaged) == 0 {
+		return out, nil, err
+	}
+	var repaired []Wanted
+	for _, d := range damaged {
+		if err := r.repair(ctx, d.Name); err != nil {
+			failed = fmt.Errorf("configuration of service %q: %w", d.Name, err)
+			continue
+		}
+		repaired = append(repaired, Wanted{d.Service, d.Revision})
+	}
+	again, _, err := r.read(ctx, repaired)
+	return append(out, again...), failed, err
+}
+
+// read returns the values that can be read, and without their values those that are damaged and have no problem yet.
+func (r *Resolver) read(ctx context.Context, wanted []Wanted) (out, damaged []Values, err error) {
 	uids := make([]string, len(wanted))
 	for i, w := range wanted {
 		uids[i] = w.Service
@@ -448,22 +474,50 @@ func (r *Resolver) Access(ctx context.Context, wanted []Wanted) (out []Values, e
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, w := range wanted {
 		c, ok := kept[w.Service]
 		if !ok || c.Revision != w.Revision || len(c.Sealed) == 0 {
 			continue
 		}
-		plain, err := r.box.Open(valuesPurpose(w.Service), c.Sealed)
-		if err != nil {
-			return nil, fmt.Errorf("open configuration of service %s: %w", w.Service, err)
-		}
 		one := Values{Name: names[w.Service], Service: w.Service, Revision: w.Revision}
-		if err := json.Unmarshal(plain, &one.Values); err != nil {
-			return nil, fmt.Errorf("open configuration of service %s: it is damaged", w.Service) // the decoder may quote it
+		if one.Values = r.kept(w.Service, c); one.Values != nil {
+			out = append(out, one)
+		} else if c.Problem == "" {
+			damaged = append(damaged, one)
 		}
-		out = append(out, one)
 	}
-	return out, nil
+	return out, damaged, nil
+}
+
+// repair computes anew what a service gets whose kept values are damaged. If what they come of is damaged, too, that is
+// the service's problem, until one of the two is written again.
+func (r *Resolver) repair(ctx context.Context, name string) error {
+	err := r.store.Write(ctx, author, func(ctx context.Context, tx *store.Tx) error {
+		return r.again(ctx, tx, []string{name})
+	})
+	if !errors.Is(err, seal.ErrSealed) {
+		return err
+	}
+	problem := err.Error()
+	return r.store.Write(ctx, author, func(ctx context.Context, tx *store.Tx) error {
+		service, err := tx.Get(ctx, store.KindService, name)
+		if err != nil {
+			return err
+		}
+		kept, err := tx.Configs(ctx, []string{service.UID})
+		is := kept[service.UID]
+		if err != nil || is.Problem != "" || r.opens(service.UID, is) == nil { // another console was first
+			return err
+		}
+		next := is
+		next.Problem, next.ProblemTime = problem, tx.Now()
+		events, err := event.Configured(service, is, next, nil, author, tx.Now())
+		if err != nil {
+			return err
+		}
+		tx.Tell(events...)
+		return tx.PutConfigs(ctx, []store.ServiceConfig{{Service: service, Config: next}})
+	})
 }

@@ -138,11 +138,14 @@ func (s *configs) ListConfigUsers(ctx context.Context, req *consolev1.ListConfig
 }
 
 func (s *configs) AccessConfigs(ctx context.Context, req *consolev1.AccessConfigsRequest) (*consolev1.AccessConfigsResponse, error) {
-	list, err := s.Config.Access(ctx, descriptor.Each(req.GetServices(), func(w *consolev1.ConfigWanted) config.Wanted {
+	list, failed, err := s.Config.Access(ctx, descriptor.Each(req.GetServices(), func(w *consolev1.ConfigWanted) config.Wanted {
 		return config.Wanted{Service: w.GetServiceUid(), Revision: w.GetRevision()}
 	}))
 	if err != nil {
 		return nil, s.fail(ctx, err)
+	}
+	if failed != nil {
+		s.Log.WarnContext(ctx, "a service waits for its configuration, which is damaged and can't be made again yet", "err", failed)
 	}
 	var read []audit.ConfigRead
 	for _, v := range list {

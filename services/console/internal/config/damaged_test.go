@@ -1,0 +1,109 @@
+package config
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/event"
+	"fairlead.dev/services/console/internal/state"
+	"fairlead.dev/services/console/internal/store"
+)
+
+// damage makes the kept values of a service unreadable, and returns what a distributor asks for.
+func (n *newcomer) damage(t *testing.T, service string, sealed []byte) Wanted {
+	t.Helper()
+	var wanted Wanted
+	ok(t, n.resolver.store.Write(t.Context(), "test", func(ctx context.Context, tx *store.Tx) error {
+		row, err := tx.Get(ctx, store.KindService, service)
+		if err != nil {
+			return err
+		}
+		kept, err := tx.Configs(ctx, []string{row.UID})
+		if err != nil {
+			return err
+		}
+		c := kept[row.UID]
+		if wanted = (Wanted{row.UID, c.Revision}); sealed == nil {
+			return nil
+		}
+		c.Sealed = sealed
+		return tx.PutConfigs(ctx, []store.ServiceConfig{{Service: row, Config: c}})
+	}))
+	return wanted
+}
+
+// service has configuration from a path of the backend.
+func (n *newcomer) service(t *testing.T, name, path string) {
+	t.Helper()
+	s := state.Service{Meta: state.Meta{Name: name}, Spec: state.ServiceSpec{
+		Source: "shop", Cluster: "edge-1", Path: name,
+		Config: map[string]state.Setting{"pw": {Ref: &state.SettingRef{Backend: "files", Path: path, Key: "pw"}}},
+	}}
+	create := catalog.Expectation{AllowMissing: true}
+	_, _, err := n.resolver.catalog.UpdateService(t.Context(), catalog.Self("test"), s, create)
+	ok(t, err)
+}
+
+// access returns the values that a distributor gets, by service.
+func (n *newcomer) access(t *testing.T, wanted ...Wanted) map[string]string {
+	t.Helper()
+	list, failed, err := n.resolver.Access(t.Context(), wanted)
+	ok(t, errors.Join(failed, err))
+	got := map[string]string{}
+	for _, v := range list {
+		got[v.Name] = v.Values[0].Value
+	}
+	return got
+}
+
+// A damaged row must not keep the other services of a cluster from their configuration.
+func TestADamagedConfigurationIsComputedAgain(t *testing.T) {
+	t.Parallel()
+	n := newNewcomer(t, shelf{"a": {"pw": "hunter2"}, "b": {"pw": "hunter3"}})
+	n.service(t, "web", "a")
+	n.service(t, "api", "b")
+	n.reads(t)
+	wanted := []Wanted{n.damage(t, "web", []byte("damaged")), n.damage(t, "api", nil)}
+	for range 2 {
+		if got := n.access(t, wanted...); len(got) != 2 || got["web"] != "hunter2" || got["api"] != "hunter3" {
+			t.Errorf("got %q", got)
+		}
+	}
+	if types, messages := n.told(t); len(types) > 0 {
+		t.Errorf("told %q: %q", types, messages)
+	}
+}
+
+func TestADamagedConfigurationThatCanNotBeComputedIsAProblemOfItsService(t *testing.T) {
+	t.Parallel()
+	n := newNewcomer(t, shelf{"a": {"pw": "hunter2"}, "b": {"pw": "hunter3"}})
+	n.service(t, "web", "a")
+	n.service(t, "api", "b")
+	n.reads(t)
+	wanted := []Wanted{n.damage(t, "web", []byte("damaged")), n.damage(t, "api", nil)}
+	ok(t, n.resolver.store.Write(t.Context(), "test", func(ctx context.Context, tx *store.Tx) error {
+		row, err := tx.Get(ctx, store.KindBackend, "files")
+		if err != nil {
+			return err
+		}
+		places, err := tx.Places(ctx, row.UID, []string{"a"})
+		p := places["a"]
+		p.Sealed = []byte("damaged")
+		if err != nil {
+			return err
+		}
+		return tx.PutPlaces(ctx, []store.Place{p})
+	}))
+	for range 2 {
+		if got := n.access(t, wanted...); len(got) != 1 || got["api"] != "hunter3" {
+			t.Errorf("got %q", got)
+		}
+	}
+	if types, messages := n.told(t); len(types) != 1 || types[0] != event.ConfigFailing ||
+		!strings.Contains(messages[0], "can not be opened") {
+		t.Errorf("told %q: %q", types, messages)
+	}
+}
