@@ -52,6 +52,30 @@ describe('an error tells the hub’s own sentence', () => {
     expect(failureOf(failed)).toMatchObject({ away: true, code: 'Unavailable' })
     expect(failureOf(failed).message).toContain('does not answer')
   })
+  test('of what is in front of the hub, which has no sentence of its own', async () => {
+    const asked = (answer: () => Promise<Response>) =>
+      createClient(ServiceService, createConnectTransport({ baseUrl: 'https://hub.example', fetch: answer }))
+        .getService({ name: 'web' })
+        .catch((e: unknown) => failureOf(e))
+    const html = (status: number) => async () =>
+      new Response('<h1>no</h1>', { status, headers: { 'Content-Type': 'text/html' } })
+    expect(await asked(html(502))).toMatchObject({
+      away: true,
+      message: 'A proxy answers in place of the hub: HTTP 502. The hub may be down or starting.',
+    })
+    expect(await asked(html(403))).toMatchObject({
+      away: false,
+      message:
+        'A proxy answers in place of the hub: HTTP 403. It may need a login of its own, or a route to the hub.',
+    })
+    expect(await asked(html(200))).toMatchObject({
+      message:
+        'A proxy answers in place of the hub: text/html. It may need a login of its own, or a route to the hub.',
+    })
+    expect(failureOf(new ConnectError('the operation timed out', Code.DeadlineExceeded)).message).toBe(
+      'The hub has not answered in time. It may be busy, or the network slow.',
+    )
+  })
   test('of a hub that is away, and of a cluster that is, or a right that is missing', () => {
     const query = (key: string, error: unknown) => ({ queryKey: [key], state: { status: 'error', error } })
     const cut = new TypeError('Failed to fetch')
