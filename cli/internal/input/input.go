@@ -1,4 +1,4 @@
-// Package input reads resources from files, folders, stdin and URLs, as -f and -k name them.
+// Package input reads resources from files, folders and stdin, as -f and -k name them.
 package input
 
 import (
@@ -129,6 +129,9 @@ func DisplayName(file string) string {
 func filesOf(name string) ([]string, error) {
 	if name == "-" {
 		return []string{name}, nil
+	}
+	if strings.Contains(name, "://") { // which may hold a password: it is not repeated
+		return nil, errors.New("-f takes no URL: have another program read it, as in `curl -fsSL URL | fairlead apply -f -`")
 	}
 	info, err := os.Stat(name)
 	if err != nil {

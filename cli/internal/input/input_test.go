@@ -56,6 +56,10 @@ func TestFilesOfAFolderAreReadAndThoseBelowAreNot(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "subfolders are not looked into") {
 		t.Errorf("a folder with subfolders only: %v", err)
 	}
+	_, err = names(t, "", "https://ada:s3cret@git.example.com/shop.yaml")
+	if err == nil || !strings.HasPrefix(err.Error(), "-f takes no URL: ") || strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("a URL: %v", err)
+	}
 	_, err = names(t, "", filepath.Join(folder, "absent.yaml"))
 	if err == nil || !strings.Contains(err.Error(), "absent.yaml") {
 		t.Errorf("a file that is not there: %v", err)
