@@ -4,7 +4,7 @@ package object
 
 import (
 	"context"
-	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -76,8 +76,13 @@ func (f *Flags) AddFlags(cmd *cobra.Command) {
 
 // RefuseFlags returns an error if something was chosen that is for objects only.
 func (f *Flags) RefuseFlags() error {
-	if *f != (Flags{}) {
-		return errors.New("--service, --cluster, --namespace, --kind and --health are for `fairlead get objects`, and but for the last two for nodes, pods and warnings")
+	for _, given := range []struct{ name, value string }{
+		{"service", f.Service}, {"cluster", f.Cluster}, {"namespace", f.Namespace}, {"kind", f.Kind}, {"health", f.Health},
+	} {
+		if given.value != "" {
+			return fmt.Errorf("--%s chooses among what clusters have, as in `fairlead get objects`: --filter chooses among "+
+				"resources, such as --filter namespace=shop", given.name)
+		}
 	}
 	return nil
 }
