@@ -78,7 +78,7 @@ func TestDigestsOfOthersAreRefusedAndWrittenDown(t *testing.T) {
 	w.git.commit(t, commit("1"), "apps/paid", "of another project, too")
 	paid := service("paid", "edge-2", "apps/paid")
 	paid.GetService().Spec.Project = "payments"
-	w.console.put(service("other", "edge-2", "apps/other"), paid)
+	w.console.Put(service("other", "edge-2", "apps/other"), paid)
 	e := w.start()
 	a, b := e.agent("edge-1"), e.agent("edge-2")
 	a.awaitCommit("hello", commit("1"))
@@ -148,11 +148,11 @@ func TestForeignTokensOpenNothing(t *testing.T) {
 	w := newWorld(t)
 	w.ship()
 	agentID := identitytest.Bind(identity.Identity{Kind: identity.KindAgent, Name: "edge-1"})
-	revoked, id, err := w.console.keys.Sign(agentID, time.Hour)
+	revoked, id, err := w.console.Sign(agentID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.console.revoked = []identity.Revocation{{TokenID: id.TokenID, At: time.Now()}}
+	w.console.Revoke(identity.Revocation{TokenID: id.TokenID, At: time.Now()})
 	e := w.start()
 	a := e.agent("edge-1")
 	a.awaitCommit("hello", commit("1"))
@@ -164,7 +164,7 @@ func TestForeignTokensOpenNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	good, _, err := w.console.keys.Sign(agentID, time.Hour)
+	good, _, err := w.console.Sign(agentID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func TestSlowAndHostileClientsCostLittle(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.git.commit(t, commit("1"), "apps/large", noise(1, 16<<20))
-	w.console.put(shop("HEAD", commit("1")), service("large", "edge-1", "apps/large"))
+	w.console.Put(shop("HEAD", commit("1")), service("large", "edge-1", "apps/large"))
 	w.ship()
 	p := w.spawn()
 	a := p.agent("edge-1")

@@ -44,7 +44,7 @@ func TestDamagedCacheFilesAreNeverServed(t *testing.T) {
 	for i := range 2 {
 		w.git.commit(t, commit("1"), fmt.Sprint("apps/", i), noise(uint64(i), 200_000))
 	}
-	w.console.put(shop("HEAD", commit("1")), service("a", "edge-1", "apps/0"), service("b", "edge-1", "apps/1"))
+	w.console.Put(shop("HEAD", commit("1")), service("a", "edge-1", "apps/0"), service("b", "edge-1", "apps/1"))
 	e := w.start()
 	ag := e.agent("edge-1")
 	ag.awaitCommit("a", commit("1"))
@@ -126,7 +126,7 @@ func TestFullDiskPassesBytesThrough(t *testing.T) {
 	w.ship()
 	w.git.commit(t, commit("1"), "apps/kept", "kept")
 	w.git.commit(t, commit("2"), "apps/kept", "kept")
-	w.console.put(service("kept", "edge-1", "apps/kept"))
+	w.console.Put(service("kept", "edge-1", "apps/kept"))
 	e := w.start()
 	a := e.agent("edge-1")
 	a.awaitCommit("hello", commit("1"))
@@ -135,7 +135,7 @@ func TestFullDiskPassesBytesThrough(t *testing.T) {
 	free := fill(t, small)
 
 	w.git.commit(t, commit("2"), "apps/hello", noise(1, 1<<20))
-	w.console.put(shop("HEAD", commit("2")))
+	w.console.Put(shop("HEAD", commit("2")))
 	a.awaitCommit("hello", commit("2"))
 	digest := a.got["hello"].GetArtifact().GetDigest()
 	var many sync.WaitGroup
@@ -162,7 +162,7 @@ func TestFullDiskPassesBytesThrough(t *testing.T) {
 	free()
 	w.git.commit(t, commit("3"), "apps/hello", "three")
 	w.git.commit(t, commit("3"), "apps/kept", "kept")
-	w.console.put(shop("HEAD", commit("3")))
+	w.console.Put(shop("HEAD", commit("3")))
 	a.awaitCommit("hello", commit("3"))
 	a.mustHave()
 	await.True(w.t, "there is room again", func() bool {
@@ -195,7 +195,7 @@ func TestStoredArtifactsGoFromTheDiskToTheLine(t *testing.T) {
 	needStrace(t)
 	w := newWorld(t)
 	w.git.commit(t, commit("1"), "apps/hello", noise(1, 1<<20))
-	w.console.put(shop("HEAD", commit("1")), service("hello", "edge-1", "apps/hello"))
+	w.console.Put(shop("HEAD", commit("1")), service("hello", "edge-1", "apps/hello"))
 	plain := *w
 	plain.ca.CertFile, plain.ca.KeyFile = "", ""
 	calls := filepath.Join(t.TempDir(), "calls")

@@ -60,7 +60,7 @@ func TestConfigurationGoesToItsClusterOnly(t *testing.T) {
 	w.console.configure("r1", &consolev1.ConfigValue{Name: "host", Type: consolev1.ConfigType_CONFIG_TYPE_TEXT, Value: "example.com"},
 		&consolev1.ConfigValue{Name: "n", Type: consolev1.ConfigType_CONFIG_TYPE_NUMBER, Value: "1.5"},
 		&consolev1.ConfigValue{Name: "pw", Type: consolev1.ConfigType_CONFIG_TYPE_TEXT, Value: "hunter2", Secret: true})
-	w.console.put(shop("HEAD", commit("1")), configuredService("web", "r1"), service("plain", "edge-2", "apps"))
+	w.console.Put(shop("HEAD", commit("1")), configuredService("web", "r1"), service("plain", "edge-2", "apps"))
 	e := w.start()
 	one, two := e.agent("edge-1"), e.agent("edge-2")
 	one.awaitCommit("web", commit("1"))
@@ -82,7 +82,7 @@ func TestConfigurationGoesToItsClusterOnly(t *testing.T) {
 		Name: "host", Type: consolev1.ConfigType_CONFIG_TYPE_TEXT,
 		Value: "example.org",
 	})
-	w.console.put(configuredService("web", "r2"))
+	w.console.Put(configuredService("web", "r2"))
 	await.True(w.t, "the other configuration is delivered", func() bool {
 		one.sync()
 		return one.got["web"].GetConfiguration().GetRevision() == "r2"
@@ -111,7 +111,7 @@ func TestWhatHasNoConfigurationYetIsLeftOut(t *testing.T) {
 	w := newWorld(t)
 	w.git.commit(t, commit("1"), "apps", "all of it")
 	w.console.configure("r1", &consolev1.ConfigValue{Name: "a", Value: "1"})
-	w.console.put(shop("HEAD", commit("1")), configuredService("web", "r1"), configuredService("new", "held"),
+	w.console.Put(shop("HEAD", commit("1")), configuredService("web", "r1"), configuredService("new", "held"),
 		service("plain", "edge-1", "apps"))
 	a := w.start().agent("edge-1")
 	a.awaitCommit("web", commit("1"))
@@ -121,12 +121,12 @@ func TestWhatHasNoConfigurationYetIsLeftOut(t *testing.T) {
 	}
 	// The console is away with the next revision, and another one: nothing is removed, and it is asked for soon.
 	w.console.configure("r3")
-	w.console.put(configuredService("web", "r2"))
+	w.console.Put(configuredService("web", "r2"))
 	await.True(w.t, "the other revision is known", func() bool {
 		resp := a.ask(&deliveryv1.SyncRequest{Digest: a.digest(), Have: a.list()})
 		return resp.GetNotModified() != nil && resp.GetRevision() == 0 && resp.GetNextPoll().AsDuration() < time.Minute
 	})
-	w.console.put(configuredService("web", "r3"), configuredService("new", ""))
+	w.console.Put(configuredService("web", "r3"), configuredService("new", ""))
 	await.True(w.t, "it is there", func() bool {
 		a.sync()
 		return a.got["web"].GetConfiguration().GetRevision() == "r3" && a.got["new"] != nil

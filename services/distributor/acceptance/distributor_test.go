@@ -21,6 +21,7 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/await"
+	"fairlead.dev/platform/consoletest"
 	"fairlead.dev/platform/hubservice"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/services/distributor"
@@ -30,7 +31,7 @@ import (
 func (w *world) ship() {
 	w.t.Helper()
 	w.git.commit(w.t, commit("1"), "apps/hello", "one")
-	w.console.put(shop("HEAD", commit("1")), service("hello", "edge-1", "apps/hello"))
+	w.console.Put(shop("HEAD", commit("1")), service("hello", "edge-1", "apps/hello"))
 }
 
 func TestServiceIsDeliveredToItsClusterOnly(t *testing.T) {
@@ -98,13 +99,13 @@ func TestNewCommitChangesOnlyWhatItTouches(t *testing.T) {
 	w.git.commit(t, commit("1"), "apps/b", "b one")
 	w.git.commit(t, commit("2"), "apps/a", "a two")
 	w.git.commit(t, commit("2"), "apps/b", "b one")
-	w.console.put(shop("HEAD", commit("1")), service("a", "edge-1", "apps/a"), service("b", "edge-1", "apps/b"))
+	w.console.Put(shop("HEAD", commit("1")), service("a", "edge-1", "apps/a"), service("b", "edge-1", "apps/b"))
 	e := w.start()
 	a := e.agent("edge-1")
 	a.awaitCommit("a", commit("1"))
 	a.awaitCommit("b", commit("1"))
 	before := a.have["b"]
-	w.console.put(shop("HEAD", commit("2")))
+	w.console.Put(shop("HEAD", commit("2")))
 	a.awaitCommit("a", commit("2"))
 	await.True(w.t, "the console knows what is delivered at the new commit", func() bool {
 		return w.console.hubOf("b").GetRevision().GetCommit() == commit("2") &&
@@ -131,7 +132,7 @@ func TestRulesAreAskedForWithTheFolder(t *testing.T) {
 		s.GetService().Spec.Include, s.GetService().Spec.Ignore = include, []string{"test/"}
 		return s
 	}
-	w.console.put(shop("HEAD", commit("1")), service("all", "edge-1", "apps"), part("*.yaml", "!x.yaml"))
+	w.console.Put(shop("HEAD", commit("1")), service("all", "edge-1", "apps"), part("*.yaml", "!x.yaml"))
 	e := w.start()
 	a := e.agent("edge-1")
 	a.awaitCommit("all", commit("1"))
@@ -141,7 +142,7 @@ func TestRulesAreAskedForWithTheFolder(t *testing.T) {
 	if digest("all") == before {
 		t.Fatal("the rules were not asked for")
 	}
-	w.console.put(part())
+	w.console.Put(part())
 	await.True(w.t, "the other rules are delivered", func() bool { return a.sync() && digest("part") != before })
 	if digest("part") == digest("all") {
 		t.Error("a rule was lost")
@@ -166,7 +167,7 @@ func TestServiceThatLeftTheCatalogIsRemoved(t *testing.T) {
 	a := w.start().agent("edge-1")
 	a.awaitCommit("hello", commit("1"))
 	old := a.got["hello"].GetArtifact().GetDigest()
-	w.console.put(deleted(consolev1.Kind_KIND_SERVICE, "hello"))
+	w.console.Put(consoletest.Deleted(consolev1.Kind_KIND_SERVICE, "hello"))
 	await.True(w.t, "hello is removed", func() bool { return a.sync() && len(a.have) == 0 })
 	if _, err := a.download(old); !errors.Is(err, artifact.ErrNotFound) {
 		t.Errorf("its content can still be had: %v", err)
@@ -180,7 +181,7 @@ func TestServiceThatMovesLeavesOneClusterForTheOther(t *testing.T) {
 	e := w.start()
 	a, b := e.agent("edge-1"), e.agent("edge-2")
 	a.awaitCommit("hello", commit("1"))
-	w.console.put(service("hello", "edge-2", "apps/hello"))
+	w.console.Put(service("hello", "edge-2", "apps/hello"))
 	b.awaitCommit("hello", commit("1"))
 	await.True(w.t, "it left", func() bool { a.sync(); return len(a.have) == 0 })
 }
@@ -199,7 +200,7 @@ func TestMissingFolderKeepsWhatWasDelivered(t *testing.T) {
 		{service("hello", "edge-1", "apps/nope"), `service "hello": folder "apps/nope" is not in commit 11111111 of source "shop". Check spec.path.`},
 		{shop("HEAD", commit("2")), `service "hello": folder "apps/nope" is not in commit 22222222 of source "shop". Check spec.path.`},
 	} {
-		w.console.put(step.change)
+		w.console.Put(step.change)
 		await.True(w.t, step.want, func() bool { return w.console.hubOf("hello").GetProblem().GetMessage() == step.want })
 		if a.sync() {
 			t.Error("an error changed the cluster")
@@ -210,15 +211,15 @@ func TestMissingFolderKeepsWhatWasDelivered(t *testing.T) {
 			t.Errorf("the console was told %v", h)
 		}
 	}
-	w.console.put(shop("HEAD", commit("1")))
-	w.console.put(service("hello", "edge-1", "apps/hello"))
+	w.console.Put(shop("HEAD", commit("1")))
+	w.console.Put(service("hello", "edge-1", "apps/hello"))
 	await.True(w.t, "the problem is gone", func() bool { return w.console.hubOf("hello").GetProblem() == nil })
 }
 
 func TestServiceThatWasNeverResolvedIsNotRemoved(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.console.put(shop("HEAD", commit("1")), service("hello", "edge-1", "apps/nope"))
+	w.console.Put(shop("HEAD", commit("1")), service("hello", "edge-1", "apps/nope"))
 	a := w.start().agent("edge-1")
 	// The agent has it from another replica, or from before this one lost its disk.
 	a.have["hello"] = "sha256:from-before"
@@ -231,7 +232,7 @@ func TestServiceThatWasNeverResolvedIsNotRemoved(t *testing.T) {
 func TestMissingSourceIsSaid(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.console.put(deleted(consolev1.Kind_KIND_SOURCE, "shop"), service("hello", "edge-1", "apps/hello"))
+	w.console.Put(consoletest.Deleted(consolev1.Kind_KIND_SOURCE, "shop"), service("hello", "edge-1", "apps/hello"))
 	w.start()
 	await.True(w.t, "the problem is told", func() bool {
 		return w.console.hubOf("hello").GetProblem().GetMessage() == `service "hello": source "shop" is not in the catalog. Create it, or correct spec.source.`
@@ -249,13 +250,13 @@ func TestClusterThatTheCatalogDoesNotHaveIsNotFound(t *testing.T) {
 	}
 	a := e.agent("edge-1")
 	a.awaitCommit("hello", commit("1"))
-	w.console.put(deleted(consolev1.Kind_KIND_CLUSTER, "edge-1"))
+	w.console.Put(consoletest.Deleted(consolev1.Kind_KIND_CLUSTER, "edge-1"))
 	await.True(w.t, "the cluster is gone", func() bool {
 		_, err := a.rpc.Sync(context.Background(), &deliveryv1.SyncRequest{Digest: a.digest(), Have: a.list()})
 		return connect.CodeOf(err) == connect.CodeNotFound
 	})
 	// The cluster comes back with all it had.
-	w.console.put(cluster("edge-1"))
+	w.console.Put(consoletest.Cluster("edge-1"))
 	await.True(w.t, "the cluster is back", func() bool {
 		resp, err := a.rpc.Sync(context.Background(), &deliveryv1.SyncRequest{Digest: a.digest()})
 		return err == nil && resp.GetNotModified() != nil
@@ -284,7 +285,7 @@ func TestRestartWithEverythingElseDownServesTheSame(t *testing.T) {
 
 	// And it catches up when they are back.
 	w.git.commit(t, commit("2"), "apps/hello", "two")
-	w.console.put(shop("HEAD", commit("2")))
+	w.console.Put(shop("HEAD", commit("2")))
 	w.consoleServer.start()
 	w.gitServer.start()
 	again.awaitCommit("hello", commit("2"))
@@ -308,7 +309,7 @@ func TestOldCatalogTakesNothingAwayAndTurnsNothingBack(t *testing.T) {
 	e = w.start()
 	a := e.agent("edge-1")
 	w.git.commit(t, commit("2"), "apps/hello", "two")
-	w.console.put(shop("HEAD", commit("2")), service("later", "edge-1", "apps/hello"))
+	w.console.Put(shop("HEAD", commit("2")), service("later", "edge-1", "apps/hello"))
 	a.awaitCommit("hello", commit("2"))
 	a.awaitCommit("later", commit("2"))
 	e.stop()
@@ -326,7 +327,7 @@ func TestOldCatalogTakesNothingAwayAndTurnsNothingBack(t *testing.T) {
 	}
 
 	// Confirmed, it takes away and changes again.
-	w.console.put(deleted(consolev1.Kind_KIND_SERVICE, "later"))
+	w.console.Put(consoletest.Deleted(consolev1.Kind_KIND_SERVICE, "later"))
 	w.consoleServer.start()
 	await.True(w.t, "later is removed", func() bool { behind.sync(); return behind.have["later"] == "" })
 	if behind.have["hello"] != a.have["hello"] {
@@ -492,7 +493,7 @@ func TestNudgeComesWhenTheContentIsLocal(t *testing.T) {
 	b.awaitEvent(others, isNudge)
 
 	w.git.commit(t, commit("2"), "apps/hello", "two")
-	w.console.put(shop("HEAD", commit("2")))
+	w.console.Put(shop("HEAD", commit("2")))
 	// The nudge for the first commit may still be on its way when its content was seen already: with it
 	// nothing is new. A nudge that came too early for the second would be the last.
 	for changed := false; !changed; changed = a.sync() {
@@ -529,7 +530,7 @@ func TestWatcherThatDoesNotReadHoldsNobodyUp(t *testing.T) {
 	for i := range 30 {
 		c := commit(fmt.Sprintf("%x", 2+i%2))
 		w.git.commit(t, c, "apps/hello", c)
-		w.console.put(shop("HEAD", c))
+		w.console.Put(shop("HEAD", c))
 		a.awaitEvent(events, isNudge)
 		a.awaitCommit("hello", c)
 	}

@@ -98,7 +98,7 @@ func TestUnsignedGitcachesAreAskedOnlyDuringAnUpgrade(t *testing.T) {
 	w.unsigned = identity.UnsignedRefuse
 	before, _ := w.git.counts()
 	w.git.commit(t, commit("2"), "apps/hello", "second")
-	w.console.put(shop("HEAD", commit("2")))
+	w.console.Put(shop("HEAD", commit("2")))
 	a := w.start().agent("edge-1")
 	await.True(w.t, "the distributor says that it knows no gitcache", func() bool {
 		a.sync()

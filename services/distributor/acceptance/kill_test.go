@@ -61,7 +61,7 @@ func killAt(t *testing.T, inject string) {
 	e := w.start()
 	last := commit("f")
 	w.git.commit(t, last, "apps/hello", "the last one")
-	w.console.put(shop("HEAD", last))
+	w.console.Put(shop("HEAD", last))
 	a := e.agent("edge-1")
 	a.awaitCommit("hello", last)
 	a.mustHave()
@@ -81,7 +81,7 @@ func (w *world) shipUntilKilled(inject string) *agent {
 	for i := 2; i < 100 && !p.gone(); i++ {
 		c := fmt.Sprintf("%040x", i)
 		w.git.commit(w.t, c, "apps/hello", "content "+c)
-		w.console.put(shop("HEAD", c))
+		w.console.Put(shop("HEAD", c))
 		await.True(w.t, "the commit is delivered, or the process gone", func() bool {
 			resp, err := told.rpc.Sync(context.Background(),
 				&deliveryv1.SyncRequest{Digest: told.digest(), Have: told.list()})

@@ -61,7 +61,7 @@ func TestAgentsSeeNothingOfOutagesBehindTheEdge(t *testing.T) {
 		c := commit(fmt.Sprintf("%x", 2+i))
 		w.git.commit(t, c, "apps/hello", "after outage "+c)
 		second.follow(w.git)
-		w.console.put(shop("HEAD", c))
+		w.console.Put(shop("HEAD", c))
 		a.awaitCommit("hello", c)
 		a.mustHave()
 	}

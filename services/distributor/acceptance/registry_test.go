@@ -17,7 +17,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -25,6 +24,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	"fairlead.dev/platform/await"
+	"fairlead.dev/platform/consoletest"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/registrytest"
 )
@@ -33,7 +33,7 @@ import (
 type tokens struct {
 	consolev1connect.UnimplementedTokenServiceHandler
 
-	keys      *identity.KeySet
+	sign      func(identity.Identity) (string, identity.Identity, error)
 	known     map[string]identity.Identity // by API token
 	exchanges atomic.Int32
 	away      atomic.Bool
@@ -50,7 +50,7 @@ func (s *tokens) ExchangeToken(
 	if !ok {
 		return nil, connect.NewError(connect.CodeUnauthenticated, errors.New("no such token"))
 	}
-	token, signed, err := s.keys.Sign(id, time.Hour)
+	token, signed, err := s.sign(id)
 	return &consolev1.ExchangeTokenResponse{Token: token, ExpireTime: timestamppb.New(signed.ExpiresAt)}, err
 }
 
@@ -59,7 +59,7 @@ func grant(user, cluster string) *consolev1.Change {
 		Subjects: []*consolev1.GrantSubject{{Subject: &consolev1.GrantSubject_User{User: user}}}, Role: "viewer",
 		Clusters: &consolev1.GrantClusters{Names: []string{cluster}},
 	}
-	return &consolev1.Change{Change: &consolev1.Change_Grant{Grant: &consolev1.Grant{Metadata: meta(user), Spec: spec}}}
+	return &consolev1.Change{Change: &consolev1.Change_Grant{Grant: &consolev1.Grant{Metadata: consoletest.Meta(user), Spec: spec}}}
 }
 
 func user(name string) identity.Identity {
@@ -71,7 +71,7 @@ func readers(t *testing.T) (*world, *edge) {
 	t.Helper()
 	w := newWorld(t)
 	w.ship()
-	w.console.put(grant("ada", "edge-1"), grant("bob", "edge-2"))
+	w.console.Put(grant("ada", "edge-1"), grant("bob", "edge-2"))
 	e := w.start()
 	e.agent("edge-1").awaitCommit("hello", commit("1"))
 	return w, e
@@ -419,7 +419,7 @@ func TestTagsMoveWithWhatIsDelivered(t *testing.T) {
 	old, oldLayer := first.Header.Get("Docker-Content-Digest"), ada.latestLayer()
 
 	w.git.commit(t, commit("2"), "apps/hello", "one") // the same content
-	w.console.put(shop("HEAD", commit("2")))
+	w.console.Put(shop("HEAD", commit("2")))
 	await.True(w.t, "the tag of the second commit is there", func() bool {
 		resp, _ := ada.get(at + "manifests/" + commit("2"))
 		return resp.StatusCode == http.StatusOK
@@ -431,7 +431,7 @@ func TestTagsMoveWithWhatIsDelivered(t *testing.T) {
 	wantRefusal(t, "the commit before", resp, text, http.StatusNotFound, "MANIFEST_UNKNOWN")
 
 	w.git.commit(t, commit("3"), "apps/hello", "three")
-	w.console.put(shop("HEAD", commit("3")))
+	w.console.Put(shop("HEAD", commit("3")))
 	ag.awaitCommit("hello", commit("3"))
 	now, _ := ada.get(at + "manifests/" + commit("3"))
 	if now.StatusCode != http.StatusOK || now.Header.Get("Docker-Content-Digest") == old {
@@ -443,7 +443,7 @@ func TestTagsMoveWithWhatIsDelivered(t *testing.T) {
 		}
 	}
 	w.git.commit(t, commit("4"), "apps/hello", "four")
-	w.console.put(shop("HEAD", commit("4")))
+	w.console.Put(shop("HEAD", commit("4")))
 	ag.awaitCommit("hello", commit("4"))
 	resp, text = ada.get(at + "manifests/" + old)
 	wantRefusal(t, "what was delivered two changes ago", resp, text, http.StatusNotFound, "MANIFEST_UNKNOWN")
@@ -456,12 +456,12 @@ func TestAPITokensOpenRepositories(t *testing.T) {
 	w := newWorld(t)
 	w.ship()
 	const good = "fairlead_good_0123456789"
-	lender := &tokens{keys: w.console.keys, known: map[string]identity.Identity{good: user("ada")}}
+	lender := &tokens{sign: w.console.Sign, known: map[string]identity.Identity{good: user("ada")}}
 	mux := http.NewServeMux()
 	mux.Handle("/", w.console.handler())
 	mux.Handle(consolev1connect.NewTokenServiceHandler(lender))
 	w.consoleServer = w.serve(mux)
-	w.console.put(grant("ada", "edge-1"))
+	w.console.Put(grant("ada", "edge-1"))
 	e := w.start()
 	e.agent("edge-1").awaitCommit("hello", commit("1"))
 	ada := &reader{e, "Bearer " + good}
@@ -529,7 +529,7 @@ func TestDownloadsOfLayersAreWrittenDown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.ship()
-	w.console.put(grant("ada", "edge-1"), grant("bob", "edge-2"))
+	w.console.Put(grant("ada", "edge-1"), grant("bob", "edge-2"))
 	mux, written := http.NewServeMux(), &trail{}
 	mux.Handle("/", w.console.handler())
 	mux.Handle(consolev1connect.NewAuditServiceHandler(written))

@@ -6,6 +6,7 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/await"
+	"fairlead.dev/platform/consoletest"
 )
 
 // After the console's database was put back, services that it does not know stay until somebody confirms that they are
@@ -14,15 +15,15 @@ func TestWhatARestoredCatalogLacksStaysUntilItIsConfirmed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.ship()
-	w.console.put(service("new", "edge-1", "apps/hello"), service("newer", "edge-1", "apps/hello"))
+	w.console.Put(service("new", "edge-1", "apps/hello"), service("newer", "edge-1", "apps/hello"))
 	e := w.start()
 	a := e.agent("edge-1")
 	a.awaitCommit("new", commit("1"))
 	a.awaitCommit("newer", commit("1"))
 
-	w.console.say(&consolev1.Removals{Held: true})
+	w.console.SayOfRemovals(&consolev1.Removals{Held: true})
 	await.True(w.t, "the distributor knows", func() bool {
-		w.console.put(deleted(consolev1.Kind_KIND_SERVICE, "new"), deleted(consolev1.Kind_KIND_SERVICE, "newer"))
+		w.console.Put(consoletest.Deleted(consolev1.Kind_KIND_SERVICE, "new"), consoletest.Deleted(consolev1.Kind_KIND_SERVICE, "newer"))
 		a.sync()
 		return len(w.console.heldAt("edge-1")) == 2
 	})
@@ -41,7 +42,7 @@ func TestWhatARestoredCatalogLacksStaysUntilItIsConfirmed(t *testing.T) {
 	}
 
 	w.git.commit(t, commit("2"), "apps/hello", "two")
-	w.console.put(shop("HEAD", commit("2")), service("new", "edge-1", "apps/hello"))
+	w.console.Put(shop("HEAD", commit("2")), service("new", "edge-1", "apps/hello"))
 	a.awaitCommit("new", commit("2"))
 	await.True(w.t, "the rest is held", func() bool {
 		a.sync()
@@ -52,13 +53,13 @@ func TestWhatARestoredCatalogLacksStaysUntilItIsConfirmed(t *testing.T) {
 	}
 
 	// A console that does not know yet does not end it; a confirmation does.
-	w.console.say(&consolev1.Removals{})
-	w.console.put(service("late", "edge-1", "apps/hello"))
+	w.console.SayOfRemovals(&consolev1.Removals{})
+	w.console.Put(service("late", "edge-1", "apps/hello"))
 	a.awaitCommit("late", commit("2"))
 	if a.have["newer"] == "" {
 		t.Fatal("it was removed before it was confirmed")
 	}
-	w.console.say(&consolev1.Removals{Confirmation: "c1"})
+	w.console.SayOfRemovals(&consolev1.Removals{Confirmation: "c1"})
 	await.True(w.t, "it goes", func() bool { a.sync(); return a.have["newer"] == "" })
 	await.True(w.t, "nothing is held", func() bool { return len(w.console.heldAt("edge-1")) == 0 })
 	if len(a.have) != 3 {

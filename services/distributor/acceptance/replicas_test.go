@@ -37,7 +37,7 @@ func TestReplicaThatIsBehindTurnsNobodyBack(t *testing.T) {
 
 	second.consoleServer.stop()
 	w.git.commit(t, commit("2"), "apps/hello", "two")
-	w.console.put(shop("HEAD", commit("2")), service("more", "edge-1", "apps/hello"))
+	w.console.Put(shop("HEAD", commit("2")), service("more", "edge-1", "apps/hello"))
 	a.awaitCommit("hello", commit("2"))
 	a.awaitCommit("more", commit("2"))
 	seen := a.ask(&deliveryv1.SyncRequest{Digest: a.digest()}).GetRevision()
@@ -107,7 +107,7 @@ func TestAgentThatAnotherReplicaNudgedAsksAgainSoon(t *testing.T) {
 
 	slow.Store(true)
 	w.git.commit(t, commit("2"), "apps/hello", "two")
-	w.console.put(shop("HEAD", commit("2")))
+	w.console.Put(shop("HEAD", commit("2")))
 	a.awaitCommit("hello", commit("2"))
 	await.True(w.t, "it is told to ask again soon", func() bool { return next() < 10*time.Second })
 	close(goOn)
@@ -138,9 +138,9 @@ func TestAgentThatAnotherReplicaNudgedDoesNotWaitForItsNextPoll(t *testing.T) {
 
 	second.consoleServer.stop()
 	w.git.commit(t, commit("2"), "apps/hello", "two")
-	w.console.put(shop("HEAD", commit("2")))
+	w.console.Put(shop("HEAD", commit("2")))
 	between.await("is about the commit that it was nudged for",
-		func(req *deliveryv1.SyncRequest) bool { return req.GetNudged() == w.console.revision() })
+		func(req *deliveryv1.SyncRequest) bool { return req.GetNudged() == w.console.Revision() })
 	if one.at("hello") != commit("1") {
 		t.Fatal("the replica that answers is not behind")
 	}

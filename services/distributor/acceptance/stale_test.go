@@ -20,10 +20,9 @@ func TestTheConsoleIsToldNothingOfACatalogThatIsBehind(t *testing.T) {
 	})
 	e.stop()
 
-	w.console.put(shop("HEAD", commit("2"))) // the folder is not in it
-	silent := make(chan struct{})
+	w.console.Put(shop("HEAD", commit("2"))) // the folder is not in it
+	speak := w.console.Silence()
 	w.console.mu.Lock()
-	w.console.silent = silent
 	clear(w.console.hub)
 	clear(w.console.refs)
 	w.console.mu.Unlock()
@@ -34,7 +33,7 @@ func TestTheConsoleIsToldNothingOfACatalogThatIsBehind(t *testing.T) {
 		t.Errorf("told %v and %v", w.console.hub, w.console.refs)
 	}
 	w.console.mu.Unlock()
-	close(silent)
+	speak()
 	await.True(t, "the console hears of the problem", func() bool {
 		return w.console.hubOf("hello").GetProblem() != nil
 	})

@@ -27,7 +27,7 @@ func TestDeliveryIsInTheTraceOfItsCommit(t *testing.T) {
 	w.git.commit(t, commit("2"), "apps/hello", "two")
 	found := shop("HEAD", commit("2"))
 	found.GetSource().GetStatus().GetHeads()[0].GetRevision().Traceparent = poll
-	w.console.put(found)
+	w.console.Put(found)
 	var nudge string
 	a.awaitEvent(events, func(m *deliveryv1.WatchResponse) bool {
 		nudge = m.GetNudge().GetTraceparent()

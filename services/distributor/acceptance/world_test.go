@@ -22,7 +22,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -36,6 +35,7 @@ import (
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/client"
+	"fairlead.dev/platform/consoletest"
 	"fairlead.dev/platform/coordination"
 	"fairlead.dev/platform/delivery"
 	"fairlead.dev/platform/hubsecret"
@@ -51,8 +51,6 @@ import (
 
 // patience is how long a test waits for what should take milliseconds.
 const patience = 5 * time.Minute
-
-const hubSecret = "a hub secret for tests"
 
 // world is what is around a distributor: a console and a gitcache that do what the test says, over
 // real TLS and with real tokens.
@@ -92,7 +90,7 @@ func newWorld(t *testing.T) *world {
 	w.consoleServer = w.serve(w.console.handler())
 	w.gitServer = w.serve(w.git.handler())
 	w.join("gitcache-1", w.gitServer.url)
-	w.console.put(cluster("edge-1"), cluster("edge-2"), shop())
+	w.console.Put(consoletest.Cluster("edge-1"), consoletest.Cluster("edge-2"), shop())
 	return w
 }
 
@@ -106,7 +104,7 @@ func (w *world) join(id, url string) {
 // members is the coordination as the hub's services use it.
 func (w *world) members() coordination.Coordinator {
 	return members.Authenticate(w.coord, members.Config{
-		Secret: hubsecret.Text(hubSecret),
+		Secret: hubsecret.Text(consoletest.HubSecret),
 		Log:    slog.New(slog.DiscardHandler),
 	})
 }
@@ -170,7 +168,7 @@ func (w *world) start() *edge {
 func (w *world) secret() string {
 	w.t.Helper()
 	secret := filepath.Join(w.t.TempDir(), "secret")
-	if err := os.WriteFile(secret, []byte(hubSecret+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(secret, []byte(consoletest.HubSecret+"\n"), 0o600); err != nil {
 		w.t.Fatal(err)
 	}
 	return secret
@@ -259,7 +257,7 @@ func (e *edge) agent(cluster string) *agent {
 
 func (e *edge) as(id identity.Identity) *agent {
 	e.w.t.Helper()
-	token, _, err := e.w.console.keys.Sign(identitytest.Bind(id), time.Hour)
+	token, _, err := e.w.console.Sign(identitytest.Bind(id))
 	if err != nil {
 		e.w.t.Fatal(err)
 	}
@@ -267,7 +265,7 @@ func (e *edge) as(id identity.Identity) *agent {
 }
 
 func (e *edge) with(token string) *agent {
-	src := identitytest.SendTo(identity.ServiceDistributor, token, hubSecret)
+	src := identitytest.SendTo(identity.ServiceDistributor, token, consoletest.HubSecret)
 	return &agent{
 		w: e.w, t: e.w.t, e: e, token: token,
 		rpc: deliveryv1connect.NewDeliveryServiceClient(e.w.client, e.url,
@@ -404,18 +402,12 @@ func (a *agent) awaitEvent(events <-chan *deliveryv1.WatchResponse, ok func(*del
 func isNudge(m *deliveryv1.WatchResponse) bool  { return m.GetNudge() != nil }
 func isGoAway(m *deliveryv1.WatchResponse) bool { return m.GetGoAway() != nil }
 
-// console keeps a catalog in memory, signs tokens, and remembers what it is told.
+// console remembers what it is told.
 type console struct {
-	consolev1connect.UnimplementedIdentityServiceHandler
+	*consoletest.Console
 	consolev1connect.UnimplementedConfigServiceHandler
-	keys    *identity.KeySet
-	revoked []identity.Revocation // before the first start
 
 	mu      sync.Mutex // guards what follows
-	all     map[string]*consolev1.Change
-	silent  chan struct{} // Watch says nothing until it is closed; nil: Watch says all at once
-	changed chan struct{} // closed and replaced at every change
-	log     []*consolev1.Change
 	hub     map[string]*consolev1.ServiceHub
 	refs    map[string]*consolev1.RefHub // by uid of the source and ref
 	seen    map[string]*consolev1.ClusterSeen
@@ -423,21 +415,15 @@ type console struct {
 	reports map[string]uint64                               // "<cluster>/<service>" -> sequence
 	failing error                                           // of Record*
 	configs map[string]map[string]*consolev1.AccessedConfig // by uid of the service and revision
-
-	removals *consolev1.Removals
-	held     map[string][]string // by cluster
-	views    map[string]*deliveryv1.PushViewRequest
+	held    map[string][]string                             // by cluster
+	views   map[string]*deliveryv1.PushViewRequest
 }
 
 func newConsole(t *testing.T) *console {
 	t.Helper()
-	keys, err := identity.NewKeySet()
-	if err != nil {
-		t.Fatal(err)
-	}
 	return &console{
-		keys: keys, all: map[string]*consolev1.Change{}, changed: make(chan struct{}),
-		hub: map[string]*consolev1.ServiceHub{}, refs: map[string]*consolev1.RefHub{},
+		Console: consoletest.New(t),
+		hub:     map[string]*consolev1.ServiceHub{}, refs: map[string]*consolev1.RefHub{},
 		seen: map[string]*consolev1.ClusterSeen{}, lost: map[string]bool{}, reports: map[string]uint64{},
 		held: map[string][]string{}, views: map[string]*deliveryv1.PushViewRequest{},
 	}
@@ -445,116 +431,10 @@ func newConsole(t *testing.T) *console {
 
 func (c *console) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle(consolev1connect.NewIdentityServiceHandler(c))
-	mux.Handle(consolev1connect.NewCatalogServiceHandler(c))
+	c.Handle(mux)
 	mux.Handle(consolev1connect.NewStatusServiceHandler(c))
 	mux.Handle(consolev1connect.NewConfigServiceHandler(c))
 	return mux
-}
-
-func (c *console) ExchangeHubSecret(_ context.Context,
-	req *consolev1.ExchangeHubSecretRequest,
-) (*consolev1.ExchangeHubSecretResponse, error) {
-	if req.GetHubSecret() != hubSecret {
-		return nil, connect.NewError(connect.CodeUnauthenticated, errors.New("wrong secret"))
-	}
-	token, id, err := c.keys.Sign(identity.Identity{Kind: identity.KindService, Name: req.GetService()}, time.Hour)
-	return &consolev1.ExchangeHubSecretResponse{
-		Token: &consolev1.Token{Token: token, Id: id.TokenID, ExpireTime: timestamppb.New(id.ExpiresAt)},
-	}, err
-}
-
-func (c *console) GetTrustBundle(context.Context, *consolev1.GetTrustBundleRequest) (*consolev1.GetTrustBundleResponse, error) {
-	return identity.Bundle{Keys: c.keys.PublicJWKS(), Revocations: c.revoked, IssuedAt: time.Now()}.Proto(), nil
-}
-
-// put changes the catalog.
-func (c *console) put(changes ...*consolev1.Change) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, ch := range changes {
-		if d := ch.GetDeleted(); d != nil {
-			delete(c.all, fmt.Sprint(d.GetKind(), d.GetName()))
-		} else {
-			c.all[key(ch)] = ch
-		}
-		c.log = append(c.log, ch)
-	}
-	close(c.changed)
-	c.changed = make(chan struct{})
-}
-
-// revision is the number of the last change.
-func (c *console) revision() int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return int64(len(c.log))
-}
-
-func key(ch *consolev1.Change) string {
-	switch r := ch.GetChange().(type) {
-	case *consolev1.Change_Source:
-		return fmt.Sprint(consolev1.Kind_KIND_SOURCE, r.Source.GetMetadata().GetName())
-	case *consolev1.Change_Cluster:
-		return fmt.Sprint(consolev1.Kind_KIND_CLUSTER, r.Cluster.GetMetadata().GetName())
-	case *consolev1.Change_Service:
-		return fmt.Sprint(consolev1.Kind_KIND_SERVICE, r.Service.GetMetadata().GetName())
-	case *consolev1.Change_Grant:
-		return fmt.Sprint(consolev1.Kind_KIND_GRANT, r.Grant.GetMetadata().GetName())
-	}
-	return ""
-}
-
-// Watch sends a snapshot and then every change, without resuming.
-func (c *console) Watch(ctx context.Context, _ *consolev1.WatchRequest,
-	out *connect.ServerStream[consolev1.WatchResponse],
-) error {
-	c.mu.Lock()
-	silent := c.silent
-	c.mu.Unlock()
-	if silent != nil {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-silent:
-		}
-	}
-	c.mu.Lock()
-	snapshot, at, removals := slices.Collect(maps.Values(c.all)), len(c.log), c.removals
-	c.mu.Unlock()
-	for _, m := range []*consolev1.WatchResponse{
-		{Event: &consolev1.WatchResponse_SnapshotBegin{SnapshotBegin: &consolev1.SnapshotBegin{}}},
-		{Event: &consolev1.WatchResponse_Changes{Changes: &consolev1.Changes{Changes: snapshot}}},
-		{Event: &consolev1.WatchResponse_SnapshotEnd{SnapshotEnd: &consolev1.SnapshotEnd{}}, ResumeToken: "t", Revision: int64(at), Removals: removals},
-	} {
-		if err := out.Send(m); err != nil {
-			return err
-		}
-	}
-	for {
-		c.mu.Lock()
-		news, wait, told := c.log[at:], c.changed, removals
-		at, removals = len(c.log), c.removals
-		c.mu.Unlock()
-		if removals != told {
-			beat := &consolev1.WatchResponse_Heartbeat{Heartbeat: &consolev1.Heartbeat{}}
-			if err := out.Send(&consolev1.WatchResponse{Event: beat, ResumeToken: "t", Revision: int64(at) - int64(len(news)), Removals: removals}); err != nil {
-				return err
-			}
-		}
-		if len(news) > 0 {
-			m := &consolev1.WatchResponse{Event: &consolev1.WatchResponse_Changes{Changes: &consolev1.Changes{Changes: news}}, ResumeToken: "t", Revision: int64(at)}
-			if err := out.Send(m); err != nil {
-				return err
-			}
-			continue
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-wait:
-		}
-	}
 }
 
 func (c *console) fail(err error) {
@@ -657,15 +537,6 @@ func (c *console) heldAt(cluster string) []string {
 	return c.held[cluster]
 }
 
-// say has the console say something about removals with its next heartbeat.
-func (c *console) say(r *consolev1.Removals) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.removals = r
-	close(c.changed)
-	c.changed = make(chan struct{})
-}
-
 func (c *console) hubOf(service string) *consolev1.HubTruth {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -678,17 +549,9 @@ func (c *console) hubOf(service string) *consolev1.HubTruth {
 	return hub
 }
 
-func meta(name string) *consolev1.Metadata {
-	return &consolev1.Metadata{Name: name, Uid: "uid-" + name}
-}
-
-func cluster(name string) *consolev1.Change {
-	return &consolev1.Change{Change: &consolev1.Change_Cluster{Cluster: &consolev1.Cluster{Metadata: meta(name)}}}
-}
-
 // shop makes the source of that name with heads: ref, commit, ref, commit...
 func shop(heads ...string) *consolev1.Change {
-	s := &consolev1.Source{Metadata: meta("shop"), Status: &consolev1.SourceStatus{}}
+	s := &consolev1.Source{Metadata: consoletest.Meta("shop"), Status: &consolev1.SourceStatus{}}
 	for i := 0; i < len(heads); i += 2 {
 		s.Status.Heads = append(s.Status.Heads, &consolev1.Head{
 			Ref: heads[i],
@@ -703,14 +566,7 @@ func shop(heads ...string) *consolev1.Change {
 
 func service(name, cluster, path string) *consolev1.Change {
 	return &consolev1.Change{Change: &consolev1.Change_Service{Service: &consolev1.Service{
-		Metadata: meta(name), Spec: &consolev1.ServiceSpec{Source: "shop", Path: path, Cluster: cluster},
-	}}}
-}
-
-func deleted(kind consolev1.Kind, name string) *consolev1.Change {
-	return &consolev1.Change{Change: &consolev1.Change_Deleted{Deleted: &consolev1.Deleted{
-		Kind: kind, Name: name,
-		Uid: "uid-" + name,
+		Metadata: consoletest.Meta(name), Spec: &consolev1.ServiceSpec{Source: "shop", Path: path, Cluster: cluster},
 	}}}
 }
 

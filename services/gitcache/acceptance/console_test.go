@@ -2,8 +2,6 @@ package acceptance
 
 import (
 	"context"
-	"fmt"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -14,29 +12,26 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	"fairlead.dev/platform/catalog"
+	"fairlead.dev/platform/consoletest"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/identity/identitytest"
 )
 
-// console plays the console at the edge of the network: a catalog, epochs, secrets and identities.
+// console plays the console at the edge of the network: epochs and secrets beside who is who and the catalog.
 type console struct {
 	*httptest.Server
-	keys *identity.KeySet
+	*consoletest.Console
 
 	trail    auditService
 	mu       sync.Mutex // guards what follows
-	changed  chan struct{}
 	sources  map[string]*consolev1.Source
 	services map[string]*consolev1.Service
 	secrets  map[string]*consolev1.Secret
-	grants   []*consolev1.Grant
-	version  int
 	down     bool
 	accepted []*consolev1.PublishHeadsRequest
 	refused  int
@@ -44,35 +39,22 @@ type console struct {
 
 func newConsole(t *testing.T) *console {
 	t.Helper()
-	keys, err := identity.NewKeySet()
-	if err != nil {
-		t.Fatal(err)
-	}
 	c := &console{
-		keys: keys, changed: make(chan struct{}), sources: map[string]*consolev1.Source{},
+		Console: consoletest.New(t), sources: map[string]*consolev1.Source{},
 		services: map[string]*consolev1.Service{}, secrets: map[string]*consolev1.Secret{},
 	}
 	mux := http.NewServeMux()
-	mux.Handle(consolev1connect.NewCatalogServiceHandler(catalogService{c}))
+	c.Handle(mux)
 	mux.Handle(consolev1connect.NewHeadServiceHandler(headService{c}))
 	mux.Handle(consolev1connect.NewSecretServiceHandler(secretService{console: c}))
-	mux.Handle(consolev1connect.NewIdentityServiceHandler(identityService{console: c}))
 	mux.Handle(consolev1connect.NewAuditServiceHandler(&c.trail))
-	c.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	c.Server = consoletest.Server(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c.isDown() {
 			http.Error(w, "down", http.StatusServiceUnavailable)
 			return
 		}
 		mux.ServeHTTP(w, r)
 	}))
-	c.Config.Protocols = new(http.Protocols)
-	c.Config.Protocols.SetUnencryptedHTTP2(true)
-	c.Config.Protocols.SetHTTP1(true)
-	c.Start()
-	t.Cleanup(func() {
-		c.CloseClientConnections()
-		c.Close()
-	})
 	return c
 }
 
@@ -86,18 +68,27 @@ func (c *console) isDown() bool {
 func (c *console) setDown(down bool) {
 	c.mu.Lock()
 	c.down = down
-	c.announce()
 	c.mu.Unlock()
 	if down {
 		c.CloseClientConnections()
 	}
 }
 
-// announce wakes the streams. Call it with mu held.
+// announce has the catalog say what is there now. Call it with mu held.
 func (c *console) announce() {
-	c.version++
-	close(c.changed)
-	c.changed = make(chan struct{})
+	var all []*consolev1.Change
+	for _, s := range c.sources {
+		all = append(all, &consolev1.Change{Change: &consolev1.Change_Source{Source: proto.CloneOf(s)}})
+	}
+	for _, s := range c.services {
+		all = append(all, &consolev1.Change{Change: &consolev1.Change_Service{Service: proto.CloneOf(s)}})
+	}
+	for _, s := range c.secrets {
+		all = append(all, &consolev1.Change{Change: &consolev1.Change_Secret{
+			Secret: &consolev1.Secret{Metadata: proto.CloneOf(s.GetMetadata())},
+		}})
+	}
+	c.Set(all, consolev1.Kind_KIND_SOURCE, consolev1.Kind_KIND_SERVICE, consolev1.Kind_KIND_SECRET)
 }
 
 // seldom is the interval of polls: a test that counts requests must not see one that the time has come for.
@@ -144,16 +135,14 @@ func (c *console) setService(name, ref string) {
 
 // grant gives ada a role in a project; none: everywhere at cluster a. No role: takes all away.
 func (c *console) grant(role string, projects ...string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	defer c.announce()
-	c.grants = nil
-	if role != "" {
-		c.grants = []*consolev1.Grant{{Metadata: &consolev1.Metadata{Name: "adas"}, Spec: &consolev1.GrantSpec{
-			Role: role, Projects: projects, Clusters: &consolev1.GrantClusters{Names: []string{"a"}},
-			Subjects: []*consolev1.GrantSubject{{Subject: &consolev1.GrantSubject_User{User: "ada"}}},
-		}}}
+	if role == "" {
+		c.SetGrants()
+		return
 	}
+	c.SetGrants(&consolev1.Grant{Metadata: consoletest.Meta("adas"), Spec: &consolev1.GrantSpec{
+		Role: role, Projects: projects, Clusters: &consolev1.GrantClusters{Names: []string{"a"}},
+		Subjects: []*consolev1.GrantSubject{{Subject: &consolev1.GrantSubject_User{User: "ada"}}},
+	}})
 }
 
 func (c *console) setSecret(name string, data map[string]string) {
@@ -185,54 +174,6 @@ func (c *console) publishes() (accepted []*consolev1.PublishHeadsRequest, refuse
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.accepted), c.refused
-}
-
-func (c *console) snapshot() (changes []*consolev1.Change, token string, changed <-chan struct{}) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, name := range slices.Sorted(maps.Keys(c.sources)) {
-		changes = append(changes, &consolev1.Change{Change: &consolev1.Change_Source{Source: proto.CloneOf(c.sources[name])}})
-	}
-	for _, name := range slices.Sorted(maps.Keys(c.services)) {
-		changes = append(changes, &consolev1.Change{Change: &consolev1.Change_Service{Service: proto.CloneOf(c.services[name])}})
-	}
-	for _, name := range slices.Sorted(maps.Keys(c.secrets)) {
-		s := proto.CloneOf(c.secrets[name])
-		s.Data = nil
-		changes = append(changes, &consolev1.Change{Change: &consolev1.Change_Secret{Secret: s}})
-	}
-	for _, g := range c.grants {
-		changes = append(changes, &consolev1.Change{Change: &consolev1.Change_Grant{Grant: g}})
-	}
-	return changes, fmt.Sprint(c.version), c.changed
-}
-
-type catalogService struct{ *console }
-
-// Watch sends the whole catalog after every change.
-func (c catalogService) Watch(ctx context.Context, _ *consolev1.WatchRequest,
-	out *connect.ServerStream[consolev1.WatchResponse],
-) error {
-	for {
-		changes, token, changed := c.snapshot()
-		for _, m := range []*consolev1.WatchResponse{
-			{Event: &consolev1.WatchResponse_SnapshotBegin{SnapshotBegin: &consolev1.SnapshotBegin{}}},
-			{Event: &consolev1.WatchResponse_Changes{Changes: &consolev1.Changes{Changes: changes}}},
-			{Event: &consolev1.WatchResponse_SnapshotEnd{SnapshotEnd: &consolev1.SnapshotEnd{}}, ResumeToken: token},
-		} {
-			if err := out.Send(m); err != nil {
-				return err
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-changed:
-		}
-		if c.isDown() {
-			return connect.NewError(connect.CodeUnavailable, nil)
-		}
-	}
 }
 
 type headService struct{ *console }
@@ -288,33 +229,10 @@ func (c secretService) AccessSecret(_ context.Context,
 	return &consolev1.AccessSecretResponse{Data: s.GetData(), Revision: s.GetMetadata().GetRevision()}, nil
 }
 
-type identityService struct {
-	consolev1connect.UnimplementedIdentityServiceHandler
-	*console
-}
-
-func (c identityService) ExchangeHubSecret(_ context.Context,
-	r *consolev1.ExchangeHubSecretRequest,
-) (*consolev1.ExchangeHubSecretResponse, error) {
-	token, signed, err := c.keys.Sign(identity.Identity{Kind: identity.KindService, Name: r.GetService()}, time.Hour)
-	if err != nil {
-		return nil, err
-	}
-	return &consolev1.ExchangeHubSecretResponse{Token: &consolev1.Token{
-		Token: token, Id: signed.TokenID, ExpireTime: timestamppb.New(signed.ExpiresAt),
-	}}, nil
-}
-
-func (c identityService) GetTrustBundle(context.Context,
-	*consolev1.GetTrustBundleRequest,
-) (*consolev1.GetTrustBundleResponse, error) {
-	return identity.Bundle{Keys: c.keys.PublicJWKS(), IssuedAt: time.Now()}.Proto(), nil
-}
-
 // token is an hour's token for a service of the hub or, with a kind, for somebody else.
 func (c *console) token(t *testing.T, kind identity.Kind, name string) string {
 	t.Helper()
-	token, _, err := c.keys.Sign(identitytest.Bind(identity.Identity{Kind: kind, Name: name}), time.Hour)
+	token, _, err := c.Sign(identitytest.Bind(identity.Identity{Kind: kind, Name: name}))
 	if err != nil {
 		t.Fatal(err)
 	}

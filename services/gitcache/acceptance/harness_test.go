@@ -27,6 +27,7 @@ import (
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/client"
+	"fairlead.dev/platform/consoletest"
 	"fairlead.dev/platform/coordination"
 	"fairlead.dev/platform/hubsecret"
 	"fairlead.dev/platform/hubservice"
@@ -55,17 +56,15 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-const hubSecret = "0123456789abcdef0123456789abcdef"
-
 // sending is the source of a token as its owner sends it: services of the hub say that it is for gitcaches.
 func (f *fixture) sending(token string) identity.TokenSource {
-	return identitytest.SendTo(identity.ServiceGitcache, token, hubSecret)
+	return identitytest.SendTo(identity.ServiceGitcache, token, consoletest.HubSecret)
 }
 
 // signing is a coordinator as a service of the hub uses it.
 func signing(c coordination.Coordinator) coordination.Coordinator {
 	return members.Authenticate(c, members.Config{
-		Secret: hubsecret.Text(hubSecret),
+		Secret: hubsecret.Text(consoletest.HubSecret),
 		Log:    slog.New(slog.DiscardHandler),
 	})
 }
@@ -84,7 +83,7 @@ type fixture struct {
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	f := &fixture{t: t, git: gittest.NewServer(t), console: newConsole(t), secret: filepath.Join(t.TempDir(), "secret")}
-	if err := os.WriteFile(f.secret, []byte(hubSecret+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(f.secret, []byte(consoletest.HubSecret+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	f.repo = f.git.NewRepo(t, "shop.git")
@@ -206,7 +205,7 @@ func (n *node) sourcesAs(id identity.Identity) gitcachev1connect.SourceServiceCl
 
 func (n *node) as(id identity.Identity) (*http.Client, []connect.ClientOption) {
 	n.f.t.Helper()
-	token, _, err := n.f.console.keys.Sign(id, time.Hour)
+	token, _, err := n.f.console.Sign(id)
 	if err != nil {
 		n.f.t.Fatal(err)
 	}

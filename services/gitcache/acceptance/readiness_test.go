@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"fairlead.dev/platform/await"
+	"fairlead.dev/platform/consoletest"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/identity/identitytest"
 	"fairlead.dev/platform/telemetry"
@@ -25,7 +26,7 @@ func readyz(t *testing.T, f *fixture, url string) error {
 		t.Fatal(err)
 	}
 	req.Header = identitytest.Header(t, identity.ServiceGitcache,
-		f.console.token(t, identity.KindService, identity.ServiceDistributor), hubSecret)
+		f.console.token(t, identity.KindService, identity.ServiceDistributor), consoletest.HubSecret)
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return err

@@ -123,7 +123,7 @@ func TestUsersDoWhatTheyAreGranted(t *testing.T) {
 		}
 	}
 	refused(bob("dev"), "GET", pods, "needs a grant with role viewer")
-	h.setGrants(grantTo("dev", "viewer"), grantTo("ops", "operator"))
+	h.SetGrants(grantTo("dev", "viewer"), grantTo("ops", "operator"))
 	h.await("the grant holds", func() bool {
 		resp, _ := h.do(h.requestAs(bob("dev"), "GET", pods))
 		return resp.StatusCode == http.StatusOK
@@ -151,7 +151,7 @@ func TestUsersDoWhatTheyAreGranted(t *testing.T) {
 	if resp, body := h.do(req); resp.StatusCode != http.StatusForbidden {
 		t.Errorf("smuggled: %d %s", resp.StatusCode, body)
 	}
-	h.setGrants()
+	h.SetGrants()
 	h.await("the grant is gone", func() bool {
 		resp, _ := h.do(h.requestAs(bob("dev"), "GET", pods))
 		return resp.StatusCode == http.StatusForbidden

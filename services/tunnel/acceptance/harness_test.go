@@ -13,7 +13,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -25,13 +24,13 @@ import (
 
 	"connectrpc.com/connect"
 	"go.uber.org/goleak"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	tunnelv1 "fairlead.dev/gen/fairlead/tunnel/v1"
 	"fairlead.dev/gen/fairlead/tunnel/v1/tunnelv1connect"
 	"fairlead.dev/platform/client"
+	"fairlead.dev/platform/consoletest"
 	"fairlead.dev/platform/coordination"
 	"fairlead.dev/platform/hubservice"
 	"fairlead.dev/platform/identity"
@@ -57,131 +56,40 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// hubSecret is that of all hubs of these tests.
-const hubSecret = "0123456789abcdef"
-
 // console is as much of a console as a tunnel needs.
 type console struct {
-	consolev1connect.UnimplementedIdentityServiceHandler
+	*consoletest.Console
 	consolev1connect.UnimplementedAuditServiceHandler
 	consolev1connect.UnimplementedStatusServiceHandler
 	consolev1connect.UnimplementedRecordingServiceHandler
 	consolev1connect.UnimplementedAccessServiceHandler
-	keys *identity.KeySet
 
-	mu       sync.Mutex // guards what follows
-	clusters []string
-	grants   []*consolev1.Grant
-	revoked  []identity.Revocation
-	events   []*consolev1.AuditEvent
-	uses     []*consolev1.AgentTokenUse
-	projects []*consolev1.Project
-	roles    []*consolev1.Role
+	mu     sync.Mutex // guards what follows
+	events []*consolev1.AuditEvent
+	uses   []*consolev1.AgentTokenUse
 	// The rights that CheckAccess allows, as "edit Service web" by token.
 	allowed map[string]string
 	// The recordings that came; full: nothing more can be recorded.
 	recordings []*consolev1.Recording
 	pieces     []*consolev1.AppendRecordingRequest
 	full       bool
-	noRoom     bool          // for another recording
-	maxBytes   int64         // of a recording; 0: as many as there are
-	away       bool          // no events are taken in
-	changed    chan struct{} // closed and made anew with each change
+	noRoom     bool  // for another recording
+	maxBytes   int64 // of a recording; 0: as many as there are
+	away       bool  // no events are taken in
 }
 
 func (c *console) sign(t *testing.T, id identity.Identity) string {
 	t.Helper()
-	token, _, err := c.keys.Sign(identitytest.Bind(id), time.Hour)
+	token, _, err := c.Sign(identitytest.Bind(id))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return token
 }
 
-func (c *console) ExchangeHubSecret(context.Context,
-	*consolev1.ExchangeHubSecretRequest,
-) (*consolev1.ExchangeHubSecretResponse, error) {
-	token, id, err := c.keys.Sign(identity.Identity{Kind: identity.KindService, Name: identity.ServiceTunnel},
-		time.Hour)
-	if err != nil {
-		return nil, err
-	}
-	return &consolev1.ExchangeHubSecretResponse{Token: &consolev1.Token{
-		Token: token, Id: id.TokenID,
-		ExpireTime: timestamppb.New(id.ExpiresAt),
-	}}, nil
-}
-
-func (c *console) GetTrustBundle(context.Context, *consolev1.GetTrustBundleRequest) (*consolev1.GetTrustBundleResponse, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return identity.Bundle{
-		Keys: c.keys.PublicJWKS(), Revocations: slices.Clone(c.revoked),
-		IssuedAt: time.Now(),
-	}.Proto(), nil
-}
-
 // revoke makes the tokens of a subject invalid as soon as the tunnel hears of it.
 func (c *console) revoke(subject string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.revoked = append(c.revoked, identity.Revocation{Subject: subject, At: time.Now()})
-}
-
-// Watch sends the whole catalog again after each change.
-func (c *console) Watch(ctx context.Context, _ *consolev1.WatchRequest,
-	out *connect.ServerStream[consolev1.WatchResponse],
-) error {
-	for {
-		c.mu.Lock()
-		changes := &consolev1.Changes{}
-		for _, name := range c.clusters {
-			changes.Changes = append(changes.Changes, &consolev1.Change{Change: &consolev1.Change_Cluster{
-				Cluster: &consolev1.Cluster{Metadata: &consolev1.Metadata{Name: name, Uid: "uid-" + name}},
-			}})
-		}
-		for _, g := range c.grants {
-			changes.Changes = append(changes.Changes, &consolev1.Change{Change: &consolev1.Change_Grant{Grant: g}})
-		}
-		for _, r := range c.roles {
-			changes.Changes = append(changes.Changes, &consolev1.Change{Change: &consolev1.Change_Role{Role: r}})
-		}
-		for _, p := range c.projects {
-			changes.Changes = append(changes.Changes, &consolev1.Change{Change: &consolev1.Change_Project{Project: p}})
-		}
-		changed := c.changed
-		c.mu.Unlock()
-		for _, m := range []*consolev1.WatchResponse{
-			{Event: &consolev1.WatchResponse_SnapshotBegin{SnapshotBegin: &consolev1.SnapshotBegin{}}},
-			{Event: &consolev1.WatchResponse_Changes{Changes: changes}},
-			{Event: &consolev1.WatchResponse_SnapshotEnd{SnapshotEnd: &consolev1.SnapshotEnd{}}, ResumeToken: "t"},
-		} {
-			if err := out.Send(m); err != nil {
-				return err
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-changed:
-		}
-	}
-}
-
-func (c *console) setClusters(names ...string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.clusters = names
-	close(c.changed)
-	c.changed = make(chan struct{})
-}
-
-func (c *console) setGrants(grants ...*consolev1.Grant) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.grants = grants
-	close(c.changed)
-	c.changed = make(chan struct{})
+	c.Revoke(identity.Revocation{Subject: subject, At: time.Now()})
 }
 
 // CheckAccess answers by the token of the caller, as a console does.
@@ -280,24 +188,17 @@ func newHub(t *testing.T, clusters ...string) *hub {
 // newHubWith starts a tunnel whose replicas agree over what coordinate returns.
 func newHubWith(t *testing.T, coordinate func() coordination.Coordinator, clusters ...string) *hub {
 	t.Helper()
-	keys, err := identity.NewKeySet()
-	if err != nil {
-		t.Fatal(err)
+	c := &console{Console: consoletest.New(t)}
+	for _, name := range clusters {
+		c.Put(consoletest.Cluster(name))
 	}
-	c := &console{keys: keys, clusters: clusters, changed: make(chan struct{})}
 	m := http.NewServeMux()
-	m.Handle(consolev1connect.NewIdentityServiceHandler(c))
-	m.Handle(consolev1connect.NewCatalogServiceHandler(c))
+	c.Handle(m)
 	m.Handle(consolev1connect.NewAuditServiceHandler(c))
 	m.Handle(consolev1connect.NewStatusServiceHandler(c))
 	m.Handle(consolev1connect.NewRecordingServiceHandler(c))
 	m.Handle(consolev1connect.NewAccessServiceHandler(c))
-	consoleServer := httptest.NewUnstartedServer(m)
-	consoleServer.Config.Protocols = new(http.Protocols)
-	consoleServer.Config.Protocols.SetHTTP1(true)
-	consoleServer.Config.Protocols.SetUnencryptedHTTP2(true)
-	consoleServer.Start()
-	t.Cleanup(consoleServer.Close)
+	consoleServer := consoletest.Server(t, m)
 
 	dir := t.TempDir()
 	files, err := localca.Ensure(filepath.Join(dir, "ca"), "127.0.0.1")
@@ -309,7 +210,7 @@ func newHubWith(t *testing.T, coordinate func() coordination.Coordinator, cluste
 		t.Fatal(err)
 	}
 	secret := filepath.Join(dir, "secret")
-	if err := os.WriteFile(secret, []byte(hubSecret), 0o600); err != nil {
+	if err := os.WriteFile(secret, []byte(consoletest.HubSecret), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	h := &hub{console: c, t: t, ca: ca, coordinate: coordinate, config: tunnel.Config{DrainTimeout: 20 * time.Second, Config: hubservice.Config{
@@ -478,7 +379,7 @@ func (h *hub) dialAs(properties map[string]string, at, token string, api http.Ha
 		h.t.Fatal(err)
 	}
 	tunnels := tunnelv1connect.NewTunnelServiceClient(hc, at,
-		append(client.Options(), client.WithToken(identitytest.SendTo(identity.ServiceTunnel, token, hubSecret)))...)
+		append(client.Options(), client.WithToken(identitytest.SendTo(identity.ServiceTunnel, token, consoletest.HubSecret)))...)
 	ctx, cancel := context.WithCancel(context.Background())
 	stream, err := tunnels.Connect(ctx)
 	if err != nil {
@@ -539,7 +440,7 @@ func (h *hub) tunnels(as identity.Identity) tunnelv1connect.TunnelServiceClient 
 	}
 	h.t.Cleanup(hc.CloseIdleConnections)
 	return tunnelv1connect.NewTunnelServiceClient(hc, h.url, append(client.Options(),
-		client.WithToken(identitytest.SendTo(identity.ServiceTunnel, h.sign(h.t, as), hubSecret)))...)
+		client.WithToken(identitytest.SendTo(identity.ServiceTunnel, h.sign(h.t, as), consoletest.HubSecret)))...)
 }
 
 // id is this replica's.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"fairlead.dev/platform/consoletest"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/identity/identitytest"
 	"fairlead.dev/platform/mux/muxhttp"
@@ -133,7 +134,7 @@ func TestRelayedImpersonationIsToldOnce(t *testing.T) {
 	} {
 		req := h.request("GET", "/relay/edge-1/api", nil)
 		req.Header.Del("Authorization")
-		maps.Copy(req.Header, identitytest.Header(t, identity.ServiceTunnel, service, hubSecret))
+		maps.Copy(req.Header, identitytest.Header(t, identity.ServiceTunnel, service, consoletest.HubSecret))
 		req.Header["Fairlead-User"], req.Header["Fairlead-Impersonation"] = tt.user, tt.as
 		resp, body := h.do(req)
 		if resp.StatusCode != tt.want || tt.want == 200 && strings.Contains(body, "bob") != (tt.as != nil) {

@@ -102,7 +102,7 @@ func TestStreamsEndWithTheAccessThatWasLent(t *testing.T) {
 			here := newHub(t, "edge-1")
 			other := here.another()
 			here.connect("edge-1", lasts(t))
-			here.setGrants(grantTo("dev", "viewer"), lentTo("operator", time.Now().Add(time.Hour)))
+			here.SetGrants(grantTo("dev", "viewer"), lentTo("operator", time.Now().Add(time.Hour)))
 			for _, h := range []*hub{here, other} {
 				h.await("the grant holds", func() bool {
 					resp, _ := h.do(h.requestAs(bob(), "GET", "/clusters/edge-1/api/v1/pods"))
@@ -121,7 +121,7 @@ func TestStreamsEndWithTheAccessThatWasLent(t *testing.T) {
 				}
 			}
 			soon := time.Now().Add(time.Second)
-			here.setGrants(append(end.grants(soon), grantTo("dev", "viewer"))...)
+			here.SetGrants(append(end.grants(soon), grantTo("dev", "viewer"))...)
 			for what, ended := range streams {
 				err := ended()
 				if began := strings.HasPrefix(what, "watch"); began && err != nil {
@@ -164,7 +164,7 @@ func TestLentAccessIsAGroupAtTheCluster(t *testing.T) {
 	here := newHub(t, "edge-1")
 	other := here.another()
 	here.connect("edge-1", lasts(t))
-	here.setGrants(grantTo("dev", "viewer"), lentTo("operator", time.Now().Add(time.Hour)))
+	here.SetGrants(grantTo("dev", "viewer"), lentTo("operator", time.Now().Add(time.Hour)))
 	groups := func(h *hub, groups ...string) string {
 		_, body := h.do(h.requestAs(bob(groups...), "GET", "/clusters/edge-1/api/v1/pods"))
 		return strings.TrimSpace(body)
@@ -180,6 +180,6 @@ func TestLentAccessIsAGroupAtTheCluster(t *testing.T) {
 		}
 		return false
 	})
-	here.setGrants(grantTo("dev", "viewer"))
+	here.SetGrants(grantTo("dev", "viewer"))
 	here.await("no group", func() bool { return groups(here, "dev") == `["dev"]` })
 }

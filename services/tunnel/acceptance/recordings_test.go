@@ -18,6 +18,7 @@ import (
 	"connectrpc.com/connect"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/consoletest"
 	"fairlead.dev/platform/mux/muxhttp"
 )
 
@@ -66,13 +67,11 @@ func (c *console) cast() (text string, ended bool) {
 }
 
 func (c *console) setProject(mode consolev1.RecordingMode, namespaces ...string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.projects = []*consolev1.Project{{Metadata: &consolev1.Metadata{Name: "shop", Uid: "uid-shop"}, Spec: &consolev1.ProjectSpec{
-		Clusters: &consolev1.ClusterSelector{Names: []string{"edge-1"}}, Namespaces: namespaces, Recording: mode,
-	}}}
-	close(c.changed)
-	c.changed = make(chan struct{})
+	c.Put(&consolev1.Change{Change: &consolev1.Change_Project{Project: &consolev1.Project{
+		Metadata: consoletest.Meta("shop"), Spec: &consolev1.ProjectSpec{
+			Clusters: &consolev1.ClusterSelector{Names: []string{"edge-1"}}, Namespaces: namespaces, Recording: mode,
+		},
+	}}})
 }
 
 // socketFrame is a message of WebSocket on a channel; masked as clients do it.

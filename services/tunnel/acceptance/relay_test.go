@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"fairlead.dev/platform/consoletest"
 	"fairlead.dev/platform/coordination"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/identity/identitytest"
@@ -247,7 +248,7 @@ func TestWhoMayRelay(t *testing.T) {
 	for name, tt := range tests {
 		req := h.request("GET", "/relay/"+tt.cluster+"/api", nil)
 		if req.Header.Del("Authorization"); tt.token != "" {
-			maps.Copy(req.Header, identitytest.Header(t, identity.ServiceTunnel, tt.token, hubSecret))
+			maps.Copy(req.Header, identitytest.Header(t, identity.ServiceTunnel, tt.token, consoletest.HubSecret))
 		}
 		req.Header["Fairlead-User"] = tt.user
 		if resp, body := h.do(req); resp.StatusCode != tt.want {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/consoletest"
 )
 
 // A right at the API of a cluster is none to its services: the agent compares one only for callers who may view it, and
@@ -21,15 +22,14 @@ func TestAServiceIsComparedForThoseWhoMayOnly(t *testing.T) {
 		resp, body := h.do(h.requestAs(bob(group), method, path))
 		return resp.StatusCode, body
 	}
-	h.mu.Lock()
-	h.roles = []*consolev1.Role{
-		{Metadata: &consolev1.Metadata{Name: "api-only", Uid: "uid-r1"}, Spec: &consolev1.RoleSpec{Kubernetes: "admin"}},
-		{Metadata: &consolev1.Metadata{Name: "looks", Uid: "uid-r2"}, Spec: &consolev1.RoleSpec{
-			Kubernetes: "admin", Rules: []*consolev1.RoleRule{{Verbs: []string{"view"}, Kinds: []string{"Service"}}},
-		}},
+	for name, rules := range map[string][]*consolev1.RoleRule{
+		"api-only": nil, "looks": {{Verbs: []string{"view"}, Kinds: []string{"Service"}}},
+	} {
+		h.Put(&consolev1.Change{Change: &consolev1.Change_Role{Role: &consolev1.Role{
+			Metadata: consoletest.Meta(name), Spec: &consolev1.RoleSpec{Kubernetes: "admin", Rules: rules},
+		}}})
 	}
-	h.mu.Unlock()
-	h.setGrants(grantTo("api", "api-only"), grantTo("lookers", "looks"), grantTo("deployers", "deployer"))
+	h.SetGrants(grantTo("api", "api-only"), grantTo("lookers", "looks"), grantTo("deployers", "deployer"))
 	h.await("the grants are known", func() bool {
 		code, _ := ask("deployers", "GET", "/clusters/edge-1/api")
 		return code == http.StatusOK

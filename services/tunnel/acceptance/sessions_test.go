@@ -46,7 +46,7 @@ func TestSessionsAreSeenByWhoMaySeeTheCluster(t *testing.T) {
 		t.Errorf("without a grant: %q", got)
 	}
 	for _, want := range []string{"edge-1", "edge-1 edge-2", "edge-2"} {
-		h.setGrants(viewer(strings.Fields(want)...))
+		h.SetGrants(viewer(strings.Fields(want)...))
 		h.await("bob sees "+want, func() bool { return list() == want })
 	}
 
@@ -63,7 +63,7 @@ func TestSessionsAreSeenByWhoMaySeeTheCluster(t *testing.T) {
 		t.Fatalf("got %v, %v", watch.Msg(), watch.Err())
 	}
 	id := watch.Msg().GetSessions()[0].GetId()
-	h.setGrants(viewer("edge-1"))
+	h.SetGrants(viewer("edge-1"))
 	var begun, ended []string
 	for !slices.Contains(ended, id) {
 		if !watch.Receive() {
@@ -77,7 +77,7 @@ func TestSessionsAreSeenByWhoMaySeeTheCluster(t *testing.T) {
 	if strings.Join(slices.Compact(begun), " ") != "edge-1" {
 		t.Errorf("meanwhile came %v", begun)
 	}
-	h.setGrants()
+	h.SetGrants()
 	for watch.Receive() { //nolint:revive // to its end
 	}
 	if connect.CodeOf(watch.Err()) != connect.CodePermissionDenied {

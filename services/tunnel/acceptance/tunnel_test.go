@@ -23,6 +23,8 @@ import (
 
 	"connectrpc.com/connect"
 
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/consoletest"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/identity/identitytest"
 	"fairlead.dev/platform/mux"
@@ -301,7 +303,7 @@ func TestWhoMayNotReachClusters(t *testing.T) {
 				req.Header.Set("Authorization", tt.authorization)
 			}
 			if token, ok := strings.CutPrefix(tt.authorization, "Bearer "); ok {
-				maps.Copy(req.Header, identitytest.Header(t, identity.ServiceTunnel, token, hubSecret))
+				maps.Copy(req.Header, identitytest.Header(t, identity.ServiceTunnel, token, consoletest.HubSecret))
 			}
 			if name == "token in cookie" {
 				req.Header.Set("Cookie", "token="+h.user())
@@ -674,7 +676,7 @@ func TestClusterTakenOutOfTheCatalogIsCut(t *testing.T) {
 	h := newHub(t, "edge-1", "edge-2")
 	a := h.connect("edge-1", func(http.ResponseWriter, *http.Request) {})
 	h.connect("edge-2", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "still here") })
-	h.setClusters("edge-2")
+	h.Put(consoletest.Deleted(consolev1.Kind_KIND_CLUSTER, "edge-1"))
 	if err := <-a.done; err == nil || !strings.Contains(err.Error(), "catalog") {
 		t.Errorf("session ended with %v", err)
 	}

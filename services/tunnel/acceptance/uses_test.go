@@ -2,7 +2,6 @@ package acceptance
 
 import (
 	"testing"
-	"time"
 
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/identity/identitytest"
@@ -12,8 +11,7 @@ func TestTokenOfASessionIsReportedToTheConsole(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, "edge-1")
 	h.setAway(true)
-	token, id, err := h.keys.Sign(identitytest.Bind(identity.Identity{Kind: identity.KindAgent, Name: "edge-1"}),
-		time.Hour)
+	token, id, err := h.Sign(identitytest.Bind(identity.Identity{Kind: identity.KindAgent, Name: "edge-1"}))
 	if err != nil {
 		t.Fatal(err)
 	}
