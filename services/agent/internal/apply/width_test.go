@@ -80,19 +80,19 @@ func TestWidthIsNotForFailuresOfOthers(t *testing.T) {
 		"a proxy":               {502, "", "<html>Bad Gateway</html>", true},
 		"shutting down":         {503, "", status + `apiserver is shutting down"}`, true},
 		"no answer in time": {
-			504, "", status + `Timeout: request did not complete within requested timeout - context deadline exceeded"}`, true,
+			504, "", status + `Timeout: request did not complete within requested timeout"}`, true,
 		},
 		"the storage": {500, "", status + `etcdserver: request timed out"}`, true},
 		"to be tried again": {
-			500, "2", status + `The get operation against webhooks.example.com could not be completed at this time"}`, true,
+			500, "2", status + `The get operation against webhooks could not be completed at this time"}`, true,
 		},
 		"a webhook that is away": {
-			500, "", status + `Internal error occurred: failed calling webhook \"a.example.com\": etcdserver: no"}`, false,
+			500, "", status + `Internal error occurred: failed calling webhook \"a.b.c\": etcdserver: no"}`, false,
 		},
-		"a webhook that can't":  {503, "", status + `admission webhook \"a.example.com\" denied the request: later"}`, false},
-		"a webhook that limits": {429, "9", status + `admission webhook \"a.example.com\" denied the request: slowly"}`, false},
+		"a webhook that can't":  {503, "", status + `admission webhook \"a.b.c\" denied the request: later"}`, false},
+		"a webhook that limits": {429, "9", status + `admission webhook \"a.b.c\" denied the request: slowly"}`, false},
 		"a conversion": {
-			504, "", status + `conversion webhook for harbour.dev/v1, Kind=Boat failed: context deadline exceeded"}`, false,
+			504, "", status + `conversion webhook for harbour.dev/v1, Kind=Boat failed: too late"}`, false,
 		},
 		"an aggregated API":           {503, "", "service unavailable\n", false},
 		"an API that does not answer": {503, "", "error trying to reach service: dial tcp: connection refused", false},
