@@ -15,24 +15,28 @@ import (
 // the events about the claim say it.
 func TestAClaimWaitsForItsFirstPod(t *testing.T) {
 	t.Parallel()
+	const pending = `"spec":{"storageClassName":"c"},"status":{"phase":"Pending"}`
+	const kinds = `{"kind":"APIResourceList","groupVersion":`
 	const late, atOnce = `{"volumeBindingMode":"WaitForFirstConsumer"}`, `{"volumeBindingMode":"Immediate"}`
 	const event = `{"metadata":{"name":"e"},"reason":"WaitForFirstConsumer"}`
 	for name, test := range map[string]struct {
 		claim, class, events string
 		want                 bool
 	}{
-		"the class says so":       {`"spec":{"storageClassName":"c"},"status":{"phase":"Pending"}`, late, "", true},
-		"the class says at once":  {`"spec":{"storageClassName":"c"},"status":{"phase":"Pending"}`, atOnce, event, false},
-		"no such class":           {`"spec":{"storageClassName":"c"},"status":{"phase":"Pending"}`, "", event, false},
-		"unreadable, events tell": {`"spec":{"storageClassName":"c"},"status":{"phase":"Pending"}`, "403", event, true},
-		"unreadable, no events":   {`"spec":{"storageClassName":"c"},"status":{"phase":"Pending"}`, "403", "", false},
-		"neither is readable":     {`"spec":{"storageClassName":"c"},"status":{"phase":"Pending"}`, "403", "403", false},
+		"the class says so":       {pending, late, "", true},
+		"the class says at once":  {pending, atOnce, event, false},
+		"no such class":           {pending, "", event, false},
+		"unreadable, events tell": {pending, "403", event, true},
+		"unreadable, no events":   {pending, "403", "", false},
+		"neither is readable":     {pending, "403", "403", false},
 		"no class":                {`"spec":{},"status":{"phase":"Pending"}`, late, event, false},
-		"a volume by name":        {`"spec":{"storageClassName":"c","volumeName":"v"},"status":{"phase":"Pending"}`, late, event, false},
-		"lost":                    {`"spec":{"storageClassName":"c"},"status":{"phase":"Lost"}`, late, event, false},
+		"a volume by name": {
+			`"spec":{"storageClassName":"c","volumeName":"v"},"status":{"phase":"Pending"}`, late, event, false,
+		},
+		"lost": {`"spec":{"storageClassName":"c"},"status":{"phase":"Lost"}`, late, event, false},
 		"its pod has come": {
 			`"metadata":{"annotations":{"volume.kubernetes.io/selected-node":"n"}},` +
-				`"spec":{"storageClassName":"c"},"status":{"phase":"Pending"}`, late, event, false,
+				pending, late, event, false,
 		},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -49,13 +53,14 @@ func TestAClaimWaitsForItsFirstPod(t *testing.T) {
 			}
 			switch {
 			case r.URL.Path == "/api/v1":
-				answer(`{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"events","kind":"Event","namespaced":true}]}`)
+				answer(kinds + `"v1","resources":[{"name":"events","kind":"Event","namespaced":true}]}`)
 			case r.URL.Path == "/apis/storage.k8s.io/v1":
-				answer(`{"kind":"APIResourceList","groupVersion":"storage.k8s.io/v1","resources":[{"name":"storageclasses","kind":"StorageClass"}]}`)
+				answer(kinds + `"storage.k8s.io/v1","resources":[{"name":"storageclasses","kind":"StorageClass"}]}`)
 			case r.URL.Path == "/apis/storage.k8s.io/v1/storageclasses/c":
 				class := test.class
 				if strings.HasPrefix(class, "{") {
-					class = `{"apiVersion":"storage.k8s.io/v1","kind":"StorageClass","metadata":{"name":"c"},` + class[1:]
+					class = `{"apiVersion":"storage.k8s.io/v1","kind":"StorageClass",` +
+						`"metadata":{"name":"c"},` + class[1:]
 				}
 				answer(class)
 			case test.events == "403":
@@ -74,7 +79,8 @@ func TestAClaimWaitsForItsFirstPod(t *testing.T) {
 		}
 		t.Cleanup(c.Close)
 		claim := &unstructured.Unstructured{}
-		if err := claim.UnmarshalJSON([]byte(`{"apiVersion":"v1","kind":"PersistentVolumeClaim",` + test.claim + `}`)); err != nil {
+		text := `{"apiVersion":"v1","kind":"PersistentVolumeClaim",` + test.claim + `}`
+		if err := claim.UnmarshalJSON([]byte(text)); err != nil {
 			t.Fatal(err)
 		}
 		claim.SetNamespace("shop")
