@@ -58,8 +58,8 @@ func ID(ref string, parts []source.Part, isSealed bool) git.Hash {
 	return pack.Name(git.Blob, []byte(b.String()))
 }
 
-// Commit puts the files of all sources side by side into a commit, in the trace of the poll that found the newest.
-func (b *Builder) Commit(ctx context.Context, ref, traceparent string, parts []source.Part, isSealed bool) (commit git.Hash, err error) {
+// MakeCommit puts the files of all sources side by side into a commit, in the trace of the poll that found the newest.
+func (b *Builder) MakeCommit(ctx context.Context, ref, traceparent string, parts []source.Part, isSealed bool) (commit git.Hash, err error) {
 	ctx, span := telemetry.Of(ctx, traceparent, b.Tracer, "gitcache.combine")
 	defer func() {
 		if err != nil {
@@ -82,13 +82,13 @@ func (b *Builder) Commit(ctx context.Context, ref, traceparent string, parts []s
 	}
 	at, author := latestCommit(parts)
 	if isSealed {
-		return b.files.CommitBy(author, mirror.CombinedBy, at, commitMessage(ref, parts)+b.Seal.signers(parts), b.Seal.sign)
+		return b.files.CommitBy(author, mirror.CombinedBy, at, commitMessage(ref, parts)+b.Seal.describeSigners(parts), b.Seal.signCommit)
 	}
 	return b.files.CommitBy(author, mirror.CombinedBy, at, commitMessage(ref, parts), nil)
 }
 
-// Pack has the objects of all commits that were made.
-func (b *Builder) Pack() (io.Reader, error) { return b.files.Objects().Pack() }
+// PackObjects has the objects of all commits that were made.
+func (b *Builder) PackObjects() (io.Reader, error) { return b.files.Objects().Pack() }
 
 // Close removes what was made.
 func (b *Builder) Close() {

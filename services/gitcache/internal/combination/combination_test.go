@@ -45,6 +45,7 @@ func TestASealIsOfItsSourceAndItsSigner(t *testing.T) {
 		t.Fatal(err)
 	}
 	seal := Seal{Secret: hubsecret.Text("the hub secret of this test"), UID: "u1"}
+	other := Seal{Secret: seal.Secret, UID: "u2"}
 	b := Builder{Dir: t.TempDir(), Seal: seal, Tracer: noop.NewTracerProvider().Tracer("")}
 	defer b.Close()
 	parts := []source.Part{
@@ -53,11 +54,11 @@ func TestASealIsOfItsSourceAndItsSigner(t *testing.T) {
 	}
 	var made [2]git.Hash
 	for i, isSealed := range []bool{false, true} {
-		if made[i], err = b.Commit(t.Context(), catalog.CombinationPrefix+"1", "", parts, isSealed); err != nil {
+		if made[i], err = b.MakeCommit(t.Context(), catalog.CombinationPrefix+"1", "", parts, isSealed); err != nil {
 			t.Fatal(err)
 		}
 	}
-	objects, err := b.Pack()
+	objects, err := b.PackObjects()
 	if err == nil {
 		_, err = m.AddPack(t.Context(), objects)
 	}
@@ -73,16 +74,17 @@ func TestASealIsOfItsSourceAndItsSigner(t *testing.T) {
 	}{
 		"sealed":             {seal: seal, commit: made[1], key: "ada"},
 		"not sealed":         {seal: seal, commit: made[0], key: "ada", want: "has no seal of the hub"},
-		"of another source":  {seal: Seal{Secret: seal.Secret, UID: "u2"}, commit: made[1], key: "ada", want: "has no seal of the hub"},
+		"of another source":  {seal: other, commit: made[1], key: "ada", want: "has no seal of the hub"},
 		"by another key now": {seal: seal, commit: made[1], key: "eve", want: "by key ada"},
 	} {
-		got := fmt.Sprint(tc.seal.Check(m, tc.commit, trusts(tc.key)))
+		got := fmt.Sprint(tc.seal.CheckCommit(m, tc.commit, trusts(tc.key)))
 		if tc.want == "" && got != "<nil>" || !strings.Contains(got, tc.want) {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
 	s := source.Source{UID: "u1", Verification: source.Verification{Commit: true}}
-	if !IsNeeded(s, parts, trusts("ada")) || IsNeeded(s, parts, trusts("eve")) || IsNeeded(source.Source{UID: "u1"}, parts, trusts("ada")) {
+	if !IsNeeded(s, parts, trusts("ada")) || IsNeeded(s, parts, trusts("eve")) ||
+		IsNeeded(source.Source{UID: "u1"}, parts, trusts("ada")) {
 		t.Error("a seal is for signed commits of sources that want these")
 	}
 }

@@ -39,8 +39,8 @@ func IsNeeded(s source.Source, parts []source.Part, trusts func(fingerprint stri
 	return true
 }
 
-// signers are the lines of a combination that say who signed the commits of its first source.
-func (s Seal) signers(parts []source.Part) string {
+// describeSigners gives the lines of a combination that say who signed the commits of its first source.
+func (s Seal) describeSigners(parts []source.Part) string {
 	var lines strings.Builder
 	for _, p := range parts {
 		if p.UID == s.UID {
@@ -50,20 +50,20 @@ func (s Seal) signers(parts []source.Part) string {
 	return lines.String()
 }
 
-// sign proves later that the hub made a commit.
-func (s Seal) sign(commit []byte) ([]byte, error) {
-	mac, err := s.Secret.Sign(hubsecret.Combinations, s.text(commit))
+// signCommit proves later that the hub made a commit.
+func (s Seal) signCommit(commit []byte) ([]byte, error) {
+	mac, err := s.Secret.Sign(hubsecret.Combinations, s.sealedText(commit))
 	if err != nil {
 		return nil, fmt.Errorf("the hub secret can't be read, which seals what is put together: %w", err)
 	}
 	return mirror.Seal(commit, hex.EncodeToString(mac)), nil
 }
 
-// text is what a seal is about: a commit, and the source that has it.
-func (s Seal) text(commit []byte) []byte { return append([]byte(s.UID+"\x00"), commit...) }
+// sealedText is what a seal is about: a commit, and the source that has it.
+func (s Seal) sealedText(commit []byte) []byte { return append([]byte(s.UID+"\x00"), commit...) }
 
-// Check says why a combination counts for nothing where commits have to be signed; nil: it counts.
-func (s Seal) Check(m *mirror.Mirror, id git.Hash, trusts func(fingerprint string) bool) error {
+// CheckCommit says why a combination counts for nothing where commits have to be signed; nil: it counts.
+func (s Seal) CheckCommit(m *mirror.Mirror, id git.Hash, trusts func(fingerprint string) bool) error {
 	const no = "can't be proven to be made of signed commits: "
 	o := m.Objects()
 	defer o.Close()
@@ -73,7 +73,7 @@ func (s Seal) Check(m *mirror.Mirror, id git.Hash, trusts func(fingerprint strin
 	}
 	mac, err := hex.DecodeString(seal)
 	if err == nil && seal != "" {
-		good, err := s.Secret.Verify(hubsecret.Combinations, s.text(commit), mac)
+		good, err := s.Secret.Verify(hubsecret.Combinations, s.sealedText(commit), mac)
 		if err != nil {
 			return fmt.Errorf(no+"the hub secret can't be read: %w", err)
 		}

@@ -48,8 +48,8 @@ type bases struct {
 	isUnpublished bool
 }
 
-// gatherBases fetches the repositories of bases that kustomizations in the folders of services refer to. As with charts,
-// what can't be had is told, and the refs are published all the same.
+// gatherBases fetches the repositories of bases that kustomizations in the folders of services refer to. As with
+// charts, what can't be had is told, and the refs are published all the same.
 func (p *Poll) gatherBases(ctx context.Context, to *Result) error {
 	if !p.Source.HasDependencies {
 		return nil

@@ -111,7 +111,7 @@ func TestAProblemOfABaseNamesTheFileOnceAndNoService(t *testing.T) {
 	s.Users = func() func(string) []string { return func(string) []string { return []string{"other", "shop"} } }
 	s.Folders[source.RefHead] = append(s.Folders[source.RefHead], source.Folder{Path: "deploy", Rules: "-*.md\n"})
 	is := mustGather(t, p.GatherAll)
-	told := s.Describe(is.Troubles, source.Problem{}, time.Now())
+	told := s.DescribeTroubles(is.Troubles, source.Problem{}, time.Now())
 	if len(told.Single) != 1 || len(is.Troubles) != 2 {
 		t.Fatalf("told %d times of %d troubles, want once of 2: %+v", len(told.Single), len(is.Troubles), told.Single)
 	}
@@ -125,7 +125,8 @@ func TestAProblemOfABaseNamesTheFileOnceAndNoService(t *testing.T) {
 func TestNoBaseIsDroppedWhileAFolderCannotBeRead(t *testing.T) {
 	t.Parallel()
 	p, h := basedOn(t)
-	p.Source.Folders[source.RefHead] = append(p.Source.Folders[source.RefHead], source.Folder{Path: "x", Rules: "not canonical"})
+	unread := source.Folder{Path: "x", Rules: "not canonical"}
+	p.Source.Folders[source.RefHead] = append(p.Source.Folders[source.RefHead], unread)
 	p.Heads[h.Ref] = h
 	is := mustGather(t, p.GatherAll)
 	heads := map[string]mirror.Head{}

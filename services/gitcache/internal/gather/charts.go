@@ -35,8 +35,8 @@ import (
 	"fairlead.dev/services/gitcache/internal/verify"
 )
 
-// maxNeeded charts of repositories are fetched for the folders of services, all in all: each is a head, of which a source
-// publishes at most 10,000.
+// maxNeeded charts of repositories are fetched for the folders of services, all in all: each is a head, of which a
+// source publishes at most 10,000.
 const maxNeeded = 500
 
 // A chart of a repository that a chart in Git depends on is kept as a head whose ref has the name, the version and the
@@ -353,7 +353,7 @@ func (d *dependencies) verifyChart(ctx context.Context, at *index, v helm.Versio
 	if err := d.p.Pauses.Check(key); err != nil {
 		return v, "", err
 	}
-	verdict, err := d.p.Asker.Judge(ctx, at.trust, at.remote, is, time.Now())
+	verdict, err := d.p.Asker.JudgeContent(ctx, at.trust, at.remote, is, time.Now())
 	if err != nil {
 		d.forgetCredentials(at.repository, err)
 		return v, "", d.holdOff(ctx, key, err)
@@ -433,7 +433,7 @@ func (d *dependencies) readIndex(ctx context.Context, of repository, needs []nee
 
 // downloadChart fetches a package into the mirror.
 func (d *dependencies) downloadChart(ctx context.Context, at *index, v helm.Version) (git.Hash, error) {
-	key := pause.Objects(chartrepo.ChartID(v)) + at.repositoryKey()
+	key := pause.KeyOf(chartrepo.ChartID(v)) + at.repositoryKey()
 	if err := d.p.Pauses.Check(key); err != nil {
 		return git.Hash{}, err
 	}

@@ -76,7 +76,10 @@ func mustGather(t *testing.T, gather func(context.Context) (Result, error)) Resu
 func dependent(t *testing.T, charts map[string]depend.Chart) (*Poll, git.Hash) {
 	t.Helper()
 	files := gittest.Files{}
-	s := source.Source{Name: "shop", HasDependencies: true, Allow: []string{"a.example.com"}, Folders: map[string][]source.Folder{}}
+	s := source.Source{
+		Name: "shop", HasDependencies: true, Allow: []string{"a.example.com"},
+		Folders: map[string][]source.Folder{},
+	}
 	for _, folder := range slices.Sorted(maps.Keys(charts)) {
 		c := charts[folder]
 		files[folder+"/Chart.yaml"] = fmt.Sprintf("apiVersion: v2\nname: web\nversion: 1.0.0\n"+
@@ -175,7 +178,8 @@ func TestWhatWasFetchedFromAHostThatIsNotAllowedAnyMoreIsNeeded(t *testing.T) {
 func TestNoDependencyIsDroppedWhileAFolderCannotBeRead(t *testing.T) {
 	t.Parallel()
 	p, _ := dependent(t, map[string]depend.Chart{"deploy": chart(1, "b.example.com")})
-	p.Source.Folders[source.RefHead] = append(p.Source.Folders[source.RefHead], source.Folder{Path: "x", Rules: "not canonical"})
+	unread := source.Folder{Path: "x", Rules: "not canonical"}
+	p.Source.Folders[source.RefHead] = append(p.Source.Folders[source.RefHead], unread)
 	if is := mustGather(t, p.GatherCharts); is.Needed != nil {
 		t.Errorf("needed are %v", is.Needed)
 	}

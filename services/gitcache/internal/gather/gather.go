@@ -1,9 +1,9 @@
 // Package gather brings what the content of a source needs of others into the mirror of that source: submodules, charts
 // of repositories that its charts depend on, and repositories of the bases of its kustomizations.
 //
-// Invariants: content names whom to ask, and its author may read less than the credentials of the source do, so these go
-// only where the spec of a source lends them; what was fetched first under a version or a revision stays; what can't be
-// had is a trouble of its ref and in nobody's way.
+// Invariants: content names whom to ask, and its author may read less than the credentials of the source do, so these
+// go only where the spec of a source lends them; what was fetched first under a version or a revision stays; what can't
+// be had is a trouble of its ref and in nobody's way.
 package gather
 
 import (
@@ -35,8 +35,8 @@ const (
 	// maxDependencies are kept as heads, those that were fetched last, besides those that services need: what services
 	// go back to is still here.
 	maxDependencies = 200
-	// dependTime bounds what one poll spends on charts of repositories, and on bases. What lacks is fetched with the next
-	// polls.
+	// dependTime bounds what one poll spends on charts of repositories, and on bases. What lacks is fetched with the
+	// next polls.
 	dependTime = 2 * time.Minute
 	// maxDepended folders at commits are known to have all.
 	maxDepended = 10_000

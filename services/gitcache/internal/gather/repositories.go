@@ -98,13 +98,13 @@ func (g *Repositories) listNames(ctx context.Context, u *url.URL, names gitwire.
 
 // tipOf is the object to ask for to get a commit where upstream hands out only refs; false: no ref stands for it.
 func tipOf(l *gitwire.Listing, commit git.Hash) (git.Hash, bool) {
-	tip, listed := l.Tips(slices.Values([]git.Hash{commit}))[commit]
+	tip, listed := l.FindTips(slices.Values([]git.Hash{commit}))[commit]
 	return cmp.Or(tip, commit), listed
 }
 
 // wasRefused tells whether a commit was asked for by itself before, in vain.
 func (g *Repositories) wasRefused(commit git.Hash) bool {
-	return g.deps.Pauses.Has(pause.Objects(commit))
+	return g.deps.Pauses.Has(pause.KeyOf(commit))
 }
 
 // fetchModule asks for the commit itself where upstream may hand it out, and else for all branches, one of which may

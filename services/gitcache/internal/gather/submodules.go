@@ -29,8 +29,8 @@ type site struct {
 	depth  int
 }
 
-// Submodules fetches what is missing of a commit's submodules and of theirs, and returns their commits.
-func (g *Repositories) Submodules(ctx context.Context, commit git.Hash) (ids []git.Hash, err error) {
+// GatherSubmodules fetches what is missing of a commit's submodules and of theirs, and returns their commits.
+func (g *Repositories) GatherSubmodules(ctx context.Context, commit git.Hash) (ids []git.Hash, err error) {
 	ctx, span := telemetry.Child(ctx, g.deps.Tracer, "gitcache.submodules", trace.WithAttributes(attribute.String("revision", commit.String())))
 	defer func() {
 		span.SetAttributes(attribute.Int("submodules", len(ids)))

@@ -267,7 +267,7 @@ func (t *tenure) dropPackage(s source.Source, p *plan, object git.Hash, err erro
 // fetchChart downloads one package. A host that is silent is not asked: what it did not answer before stays the error.
 func (t *tenure) fetchChart(ctx context.Context, r upstream.Remote, f *found, into upstream.Target, silent *silentHosts) error {
 	object, host := f.object, chartrepo.PackageHost(r, f.listed)
-	key := pause.Objects(object)
+	key := pause.KeyOf(object)
 	if err := t.pauses.Check(key); err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ func (t *tenure) combineSources(ctx context.Context, s source.Source) (moved boo
 	until, cancel := context.WithTimeoutCause(ctx, combineTime, errCombineTime)
 	defer cancel()
 	c := &combining{t: t, s: s, heads: maps.Clone(t.heads), builder: combination.Builder{
-		Open: t.loop.o.deps.OpenPart, Dir: t.loop.o.cfg.Dir, Seal: t.seal(), Tracer: t.loop.o.deps.Tracer,
+		Open: t.loop.o.deps.OpenPart, Dir: t.loop.o.cfg.Dir, Seal: t.newSeal(), Tracer: t.loop.o.deps.Tracer,
 	}}
 	defer c.builder.Close()
 	maps.DeleteFunc(c.heads, func(ref string, _ mirror.Head) bool { return catalog.IsCombination(ref) })
@@ -212,7 +212,7 @@ func (c *combining) renewHead(ctx context.Context, ref string, old mirror.Head, 
 	}
 	if err = ctx.Err(); err == nil {
 		var commit git.Hash
-		if commit, err = c.builder.Commit(ctx, ref, newest.Traceparent, parts, isSealed); err == nil {
+		if commit, err = c.builder.MakeCommit(ctx, ref, newest.Traceparent, parts, isSealed); err == nil {
 			c.made = append(c.made, made{ref, id, commit, newest})
 			return nil
 		}
@@ -255,7 +255,7 @@ func (c *combining) storeObjects(ctx context.Context) error {
 	if !slices.ContainsFunc(c.made, func(m made) bool { return !c.t.mirror.Has(m.commit) }) {
 		return nil
 	}
-	objects, err := c.builder.Pack()
+	objects, err := c.builder.PackObjects()
 	if err != nil {
 		return err
 	}
@@ -337,7 +337,7 @@ func (t *tenure) lookForCombination(s source.Source, ref string) looked {
 		"source %q: %.8s is no revision of the service's sources: `fairlead history service NAME` lists those that ran", s.Name, pin)}
 }
 
-func (t *tenure) seal() combination.Seal {
+func (t *tenure) newSeal() combination.Seal {
 	return combination.Seal{Secret: t.loop.o.deps.Secret, UID: t.loop.uid}
 }
 
@@ -346,5 +346,5 @@ func (t *tenure) checkSeal(s source.Source, id git.Hash) error {
 	if !s.Verification.IsWanted() {
 		return nil
 	}
-	return t.seal().Check(t.mirror, id, t.trustedKeys(s))
+	return t.newSeal().CheckCommit(t.mirror, id, t.trustedKeys(s))
 }

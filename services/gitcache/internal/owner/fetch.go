@@ -84,7 +84,7 @@ func (t *tenure) fetchCommits(ctx context.Context, r upstream.Remote, l *gitwire
 func (t *tenure) fetchInto(ctx context.Context, r upstream.Remote, l *gitwire.Listing, wants []git.Hash, into upstream.Target) error {
 	slices.SortFunc(wants, func(a, b git.Hash) int { return strings.Compare(string(a[:]), string(b[:])) })
 	wants = slices.Compact(wants)
-	key, repository := pause.Objects(wants...), "limits of "+r.URL.String()
+	key, repository := pause.KeyOf(wants...), "limits of "+r.URL.String()
 	if err := cmp.Or(t.pauses.Check(key), t.pauses.Check(repository)); err != nil {
 		return err
 	}

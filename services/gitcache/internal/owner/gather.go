@@ -36,7 +36,7 @@ func (t *tenure) gatherModules(ctx context.Context, r upstream.Remote, s source.
 		}
 		ids, known := t.whole[commit]
 		if !known {
-			ids, err = g.Submodules(ctx, commit)
+			ids, err = g.GatherSubmodules(ctx, commit)
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -70,7 +70,7 @@ func (t *tenure) gatherDeps() gather.Deps {
 	return gather.Deps{
 		Mirror: t.mirror, Heads: t.heads, Pauses: t.pauses, List: t.listNames, Fetch: t.fetchInto,
 		RemoteOf: t.remoteOf, ForgetCredentials: t.forgetCredentialsOf,
-		Charts: t.loop.o.deps.Charts, Asker: t.asker(), Metrics: t.loop.o.deps.Metrics, Tracer: t.loop.o.deps.Tracer,
+		Charts: t.loop.o.deps.Charts, Asker: t.newAsker(), Metrics: t.loop.o.deps.Metrics, Tracer: t.loop.o.deps.Tracer,
 	}
 }
 

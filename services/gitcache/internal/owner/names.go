@@ -36,7 +36,7 @@ func (t *tenure) wantedNames(s source.Source) (n gitwire.Names) {
 // missesCommit tells whether a commit is not here and is going to be asked for.
 func (t *tenure) missesCommit(commit string) bool {
 	id := git.HashOf(commit)
-	return t.pauses.Check(pause.Objects(id)) == nil && !t.mirror.Has(id)
+	return t.pauses.Check(pause.KeyOf(id)) == nil && !t.mirror.Has(id)
 }
 
 // noteLacking notes which wanted refs a listing lacks, and tells whether namesakes have to be asked for that were not

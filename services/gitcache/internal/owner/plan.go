@@ -140,7 +140,7 @@ func (t *tenure) chooseTag(s source.Source, l *gitwire.Listing, ref, text string
 
 // wantObjects notes what has to be fetched for refs: of those, the objects that are not here.
 func (p *plan) wantObjects(l *gitwire.Listing, lacking map[string]git.Hash) {
-	tips := l.Tips(maps.Values(lacking))
+	tips := l.FindTips(maps.Values(lacking))
 	for _, ref := range slices.Sorted(maps.Keys(lacking)) {
 		id := lacking[ref]
 		switch tip, listed := tips[id]; {

@@ -27,7 +27,7 @@ func TestCommitsAreAskedForByTheirRefs(t *testing.T) {
 		Peeled: map[string]git.Hash{"refs/tags/v1": tagged, "refs/tags/of-main": branch},
 	}
 	want := map[git.Hash]git.Hash{branch: branch, tagged: tag, plain: plain, tag: tag}
-	if got := l.Tips(slices.Values([]git.Hash{branch, tag, tagged, plain, absent})); !maps.Equal(got, want) {
+	if got := l.FindTips(slices.Values([]git.Hash{branch, tag, tagged, plain, absent})); !maps.Equal(got, want) {
 		t.Errorf("tips %v, want %v", got, want)
 	}
 	p := &plan{}

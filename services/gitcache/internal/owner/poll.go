@@ -102,7 +102,7 @@ func (t *tenure) noteResult(ctx context.Context, s source.Source, moved bool, er
 
 // judgeProblem puts what is wrong into words, and marks it for publishing if it is news, or there is other news.
 func (t *tenure) judgeProblem(ctx context.Context, s source.Source, news bool) {
-	problem := s.Describe(slices.Concat(t.troubles, t.apart), t.problem, time.Now())
+	problem := s.DescribeTroubles(slices.Concat(t.troubles, t.apart), t.problem, time.Now())
 	if _, isPartial := errors.AsType[*partialError](t.failure); t.failure != nil && !isPartial {
 		problem.Single = t.stillAtFault(s, problem.Single)
 	}

@@ -126,7 +126,7 @@ func (t *tenure) leastSilent(r upstream.Remote, p *plan) []string {
 
 // verdictKey names what a verdict is of.
 func (f *found) verdictKey(r upstream.Remote) string {
-	return cmp.Or(f.boundBy, f.content().SignedName(r))
+	return cmp.Or(f.boundBy, f.signedContent().SignedName(r))
 }
 
 // contentKeys are the keys of a source's policy; nil: they can't be read.
@@ -190,11 +190,11 @@ func (t *tenure) signerOf(f *found) string {
 	return ""
 }
 
-func (f *found) content() verify.Content {
+func (f *found) signedContent() verify.Content {
 	return verify.Content{Listed: f.listed, Artifact: f.artifact, Name: f.resolved}
 }
 
-func (t *tenure) asker() verify.Asker {
+func (t *tenure) newAsker() verify.Asker {
 	return verify.Asker{Signatures: t.loop.o.deps.Signatures, Metrics: t.loop.o.deps.Metrics, Tracer: t.loop.o.deps.Tracer}
 }
 
@@ -203,7 +203,7 @@ func (t *tenure) bindEarly(r upstream.Remote, s source.Source, f *found, o *mirr
 	if s.Verify.IsZero() || f.listed.Chart == "" || f.listed.Digest != "" || t.contentKeys(s) == nil {
 		return
 	}
-	key := f.content().SignedName(r)
+	key := f.signedContent().SignedName(r)
 	if v, ok := t.content.verdicts[key]; ok && v.Sum != "" && time.Now().Before(v.until) {
 		f.boundBy, f.listed.Digest = key, v.Sum
 		f.object = chartrepo.ChartID(f.listed)
@@ -242,7 +242,7 @@ func (t *tenure) contentVerdict(ctx context.Context, r upstream.Remote, f *found
 		}
 		return v, errSilent
 	}
-	v.Verdict, err = t.asker().Judge(ctx, t.content.is, r, f.content(), now)
+	v.Verdict, err = t.newAsker().JudgeContent(ctx, t.content.is, r, f.signedContent(), now)
 	delete(t.content.silences, key)
 	if err != nil {
 		if known, ok := errors.AsType[*upstream.Error](err); ok && (known.Kind == upstream.KindTimeout || known.Kind == upstream.KindUnreachable) {

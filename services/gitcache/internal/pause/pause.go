@@ -74,5 +74,5 @@ func (p Pauses) Has(key string) bool {
 // Clear forgets what works again.
 func (p Pauses) Clear(key string) { delete(p, key) }
 
-// Objects is the key of objects that are fetched together.
-func Objects(ids ...git.Hash) string { return fmt.Sprint(ids) }
+// KeyOf is the key of objects that are fetched together.
+func KeyOf(ids ...git.Hash) string { return fmt.Sprint(ids) }

@@ -79,8 +79,8 @@ type Trouble struct {
 	IsHere bool
 }
 
-// Describe puts troubles into words. A problem that was there before, too, keeps its beginning.
-func (s Source) Describe(troubles []Trouble, before Problem, now time.Time) (p Problem) {
+// DescribeTroubles puts troubles into words. A problem that was there before, too, keeps its beginning.
+func (s Source) DescribeTroubles(troubles []Trouble, before Problem, now time.Time) (p Problem) {
 	var whole, single []string
 	told, listed := map[string]bool{}, map[RefProblem]bool{}
 	if s.LeftOut > 0 {

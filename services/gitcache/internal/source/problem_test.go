@@ -16,11 +16,11 @@ func TestAProblemHasABoundedText(t *testing.T) {
 			Text: fmt.Sprintf("trouble %04d", i),
 		})
 	}
-	p := (Source{Name: "shop"}).Describe(troubles, Problem{}, time.Now())
+	p := (Source{Name: "shop"}).DescribeTroubles(troubles, Problem{}, time.Now())
 	if !strings.HasSuffix(p.Message, "trouble 0009; and 990 more") || len(p.Single) != 1000 || len(p.Refs) != 1000 {
 		t.Errorf("told are %q, %d refs", p.Message, len(p.Refs))
 	}
-	if p := (Source{Name: "shop"}).Describe(troubles[:maxTold], Problem{}, time.Now()); !strings.HasSuffix(p.Message, "trouble 0009") {
+	if p := (Source{Name: "shop"}).DescribeTroubles(troubles[:maxTold], Problem{}, time.Now()); !strings.HasSuffix(p.Message, "trouble 0009") {
 		t.Errorf("told are %q", p.Message)
 	}
 }
@@ -29,12 +29,12 @@ func TestAProblemHasABoundedText(t *testing.T) {
 func TestRefsBeyondTheLimitAreTold(t *testing.T) {
 	t.Parallel()
 	s := Source{Name: "shop", Wants: map[string]int{"refs/heads/a": 1, "refs/heads/b": 1}, LeftOut: 3}
-	p := s.Describe(nil, Problem{}, time.Now())
+	p := s.DescribeTroubles(nil, Problem{}, time.Now())
 	if !p.IsWhole() || !strings.Contains(p.Message, "follow 3 refs beyond the limit of 2 for a source") {
 		t.Errorf("told %+v", p)
 	}
 	s.LeftOut = 0
-	if p = s.Describe(nil, p, time.Now()); p.Message != "" {
+	if p = s.DescribeTroubles(nil, p, time.Now()); p.Message != "" {
 		t.Errorf("told %+v of a source with few refs", p)
 	}
 }
@@ -48,8 +48,8 @@ func TestTroublesOfManyRefsFitIntoAPublication(t *testing.T) {
 		troubles = append(troubles, Trouble{Ref: ref, Text: ref + strings.Repeat(" is gone upstream", 20), IsMissing: true})
 	}
 	s := Source{Name: "shop"}
-	first := s.Describe(troubles, Problem{}, time.Unix(1, 0))
-	p := s.Describe(troubles, first, time.Unix(2, 0))
+	first := s.DescribeTroubles(troubles, Problem{}, time.Unix(1, 0))
+	p := s.DescribeTroubles(troubles, first, time.Unix(2, 0))
 	bytes := len(p.Message)
 	for _, ref := range p.Refs {
 		bytes += len(ref)

@@ -1,6 +1,6 @@
 // Package source has the values of a source: what the catalog says of it and wants of it, and what is wrong with it, in
-// words for the owners of services. The package asks nobody and keeps nothing: packages that fetch, verify and publish a
-// source are above it.
+// words for the owners of services. The package asks nobody and keeps nothing: packages that fetch, verify and publish
+// a source are above it.
 package source
 
 import (

@@ -57,8 +57,8 @@ func (c Content) SignedName(r upstream.Remote) string {
 	return name + c.Listed.Version + "\x00" + cmp.Or(c.Listed.Manifest, chartrepo.ChartID(c.Listed).String())
 }
 
-// Judge asks for the signatures of content, and says who signed it.
-func (a Asker) Judge(ctx context.Context, by *signed.Trust, r upstream.Remote, c Content, now time.Time) (v Verdict, err error) {
+// JudgeContent asks for the signatures of content, and says who signed it.
+func (a Asker) JudgeContent(ctx context.Context, by *signed.Trust, r upstream.Remote, c Content, now time.Time) (v Verdict, err error) {
 	ctx, span := telemetry.Child(ctx, a.Tracer, "gitcache.verify", trace.WithAttributes(attribute.String("object", c.Name)))
 	defer span.End()
 	if by.Policy.Provider == signed.Provenance {

@@ -54,7 +54,7 @@ func TestAChartWithoutAProvenanceFileIsNotSigned(t *testing.T) {
 	} {
 		ask := Asker{Signatures: tc.host, Metrics: counted, Tracer: noop.NewTracerProvider().Tracer("")}
 		chart := Content{Listed: helm.Version{Chart: "db", Version: "1.0.0", Digest: strings.Repeat("a", 64)}}
-		v, err := ask.Judge(t.Context(), by, upstream.Remote{}, chart, time.Now())
+		v, err := ask.JudgeContent(t.Context(), by, upstream.Remote{}, chart, time.Now())
 		if (err != nil) != tc.isOpen {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -59,9 +59,9 @@ func (l *Listing) AllowsAny() bool {
 // allowAny is a capability that go-git has no name for.
 const allowAny capability.Capability = "allow-any-sha1-in-want"
 
-// Tips are the objects to ask for where upstream hands out only refs, by what is wanted: the commit itself, or the tag
-// object that stands for it. A listing may have a million refs: however many objects are wanted, it is read once.
-func (l *Listing) Tips(wanted iter.Seq[git.Hash]) map[git.Hash]git.Hash {
+// FindTips finds the objects to ask for where upstream hands out only refs, by what is wanted: the commit itself, or the
+// tag object that stands for it. A listing may have a million refs: however many objects are wanted, it is read once.
+func (l *Listing) FindTips(wanted iter.Seq[git.Hash]) map[git.Hash]git.Hash {
 	tips := map[git.Hash]git.Hash{} // the zero hash: no ref has it so far
 	for id := range wanted {
 		tips[id] = git.Hash{}
