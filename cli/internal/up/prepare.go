@@ -22,7 +22,7 @@ const (
 	describedBuilding = "Kubernetes and the agent are being built on this machine: some minutes the first time, then cached"
 	describedStarting = "Kubernetes is starting on this machine: some seconds, with a real node up to a minute"
 	describedJoining  = "the agent is joining: some seconds"
-	describedFault    = "Kubernetes did not start on this machine: the terminal of \"fairlead up\" says why; start that again"
+	describedFault    = "Kubernetes did not start on this machine: \"fairlead up\" says why; start that again"
 )
 
 // addClusters builds what the local clusters need, starts them, and has them join the hub, which people use meanwhile.

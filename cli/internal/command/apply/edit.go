@@ -117,7 +117,8 @@ func (e *editing) inEditor(ctx context.Context, text []byte) (name string, chang
 	editor := app.ChosenProgram(ctx, program, file.Name())
 	editor.Stdin, editor.Stdout, editor.Stderr = e.app.Stdin, e.app.Stdout, e.app.Stderr
 	if err := editor.Run(); err != nil {
-		return "", nil, fmt.Errorf("editor %s: %w: set FAIRLEAD_EDITOR to another one; the text is in %s", program, err, file.Name())
+		return "", nil, fmt.Errorf("editor %s: %w: set FAIRLEAD_EDITOR to another one; the text is in %s",
+			program, err, file.Name())
 	}
 	changed, err = os.ReadFile(file.Name())
 	return file.Name(), changed, err
