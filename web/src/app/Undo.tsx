@@ -1,6 +1,7 @@
 import { useSyncExternalStore } from 'react'
 import { failureOf } from '../hub/errors'
 import { clock } from '../live/ages'
+import { handOnFocus } from '../ui/Ask'
 import { Said } from '../ui/Said'
 import { plain } from '../ui/text'
 import { type Done, tray } from '../ui/tray'
@@ -33,7 +34,13 @@ function Tray() {
             {plain(d.what, 200)}: {words[d.state]}{' '}
             {d.state !== 'undoing' && <span className="quiet">{clock(d.at)}</span>}{' '}
             {(d.state === 'done' || d.state === 'failed') && (
-              <button type="button" onClick={() => void tray.undo(d.id)}>
+              <button
+                type="button"
+                onClick={(e) => {
+                  handOnFocus(e.currentTarget, null)
+                  void tray.undo(d.id)
+                }}
+              >
                 {d.state === 'done' ? 'Undo' : 'Try again'}
               </button>
             )}
@@ -46,7 +53,13 @@ function Tray() {
           </li>
         ))}
       </ul>
-      <button type="button" onClick={() => tray.clear()}>
+      <button
+        type="button"
+        onClick={(e) => {
+          handOnFocus(e.currentTarget, null)
+          tray.clear()
+        }}
+      >
         Close
       </button>
     </section>

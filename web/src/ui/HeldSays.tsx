@@ -1,3 +1,4 @@
+import { handOnFocus } from './Ask'
 import type { HeldRows } from './held'
 
 // Says below a list what waits while its rows are held in place.
@@ -12,7 +13,15 @@ export function HeldSays({ waiting, show }: Pick<HeldRows<unknown>, 'waiting' | 
   return (
     <p className="held">
       Rows stay in place while your pointer or focus is among them. Waiting: {words.join(', ')}.{' '}
-      <button type="button" data-waiting="" aria-keyshortcuts="." onClick={show}>
+      <button
+        type="button"
+        data-waiting=""
+        aria-keyshortcuts="."
+        onClick={(e) => {
+          handOnFocus(e.currentTarget, null)
+          show()
+        }}
+      >
         Show
       </button>
     </p>

@@ -10,7 +10,7 @@ import { Age } from '../../live/Age'
 import { every } from '../../live/asked'
 import { State } from '../../state/State'
 import { healthState } from '../../state/states'
-import { Ask, useLever } from '../../ui/Ask'
+import { Ask, handOnFocus, useLever } from '../../ui/Ask'
 import { useChange } from '../../ui/address'
 import { useChosen } from '../../ui/chosen'
 import { Export } from '../../ui/Export'
@@ -279,7 +279,13 @@ function SyncChosen({
           {plain(names.join(', '), 2000)}
         </Ask>
       )}
-      <button type="button" onClick={clear}>
+      <button
+        type="button"
+        onClick={(e) => {
+          handOnFocus(e.currentTarget, null)
+          clear()
+        }}
+      >
         Choose none
       </button>
     </div>

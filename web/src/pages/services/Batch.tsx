@@ -7,6 +7,7 @@ import { inParallel } from '../../hub/parallel'
 import { transport } from '../../hub/transport'
 import { State } from '../../state/State'
 import { undoAll } from '../../state/undo'
+import { handOnFocus } from '../../ui/Ask'
 import { useOnce } from '../../ui/once'
 import { amount, plain } from '../../ui/text'
 import { tray } from '../../ui/tray'
@@ -71,7 +72,13 @@ export function Batch({
           {v.name}
         </button>
       ))}
-      <button type="button" onClick={clear}>
+      <button
+        type="button"
+        onClick={(e) => {
+          handOnFocus(e.currentTarget, null)
+          clear()
+        }}
+      >
         Choose none
       </button>
       <dialog ref={dialog} aria-label={`${verb.name} ${amount(names.length, 'service')}`}>
