@@ -32,13 +32,14 @@ await act(executablePath, folder, async ({ logIn, check, outside, wrong }) => {
     const last = names.last();
     await last.waitFor();
     const boxes = page.getByRole("checkbox", { name: /^Choose (?!all)/ });
-    const top = async () => (await boxes.nth(3).boundingBox()).y;
+    const top = async () => (await boxes.nth(1).boundingBox()).y;
     const before = await top();
-    await boxes.nth(2).check();
+    await boxes.nth(0).check();
     await page.getByText("1 chosen:").waitFor();
     if ((await top()) !== before) wrong.push(`the first box that is ticked moves rows by ${(await top()) - before}`);
     await page.keyboard.press("o");
     await page.waitForFunction(() => document.activeElement?.textContent === "Sync");
+    if ((await top()) !== before) wrong.push(`the way to the actions moves rows by ${(await top()) - before}`);
     await last.focus();
     const seen = await last.evaluate((e) => {
       const { x, y, height } = e.getBoundingClientRect();
@@ -51,6 +52,10 @@ await act(executablePath, folder, async ({ logIn, check, outside, wrong }) => {
       return !e.parentElement.contains(document.elementFromPoint(x + 4, y + height / 2));
     });
     if (covered) wrong.push("something lies over what is chosen");
+    await page.getByRole("button", { name: "Choose none" }).focus();
+    await page.keyboard.press("Enter");
+    await bar.waitFor({ state: "detached" });
+    if (await page.evaluate(() => document.activeElement === document.body)) wrong.push("the focus goes with what was chosen");
   }
   await page.setViewportSize({ width: 1280, height: 800 });
   await page.goto(`${hub}/services?q=${encodeURIComponent("state = failed")}&sort=name`);
@@ -159,7 +164,10 @@ await act(executablePath, folder, async ({ logIn, check, outside, wrong }) => {
   await page.getByRole("button", { name: "Delete", exact: true }).click();
   await sure.click();
   await page.waitForURL(/access\?tab=grants/);
-  await tray.getByRole("button", { name: "Close" }).click();
+  await tray.getByRole("button", { name: "Close" }).focus();
+  await page.keyboard.press("Enter");
+  await tray.waitFor({ state: "detached" });
+  if (await page.evaluate(() => document.activeElement === document.body)) wrong.push("the focus goes with the tray");
   await page.goto(`${hub}/grant/web-team`);
   const deleted = page.getByRole("region", { name: "Deleted" });
   await deleted.getByText("user:ada deleted it").waitFor();
@@ -288,14 +296,14 @@ await act(executablePath, folder, async ({ logIn, check, outside, wrong }) => {
     { service: { metadata: { name: long("service") }, spec } },
     { globalService: { metadata: { name: long("global") }, spec: { clusters: { all: true }, template: { ...spec, cluster: "" } } } },
   ]);
-  for (const kind of ["project", "source", "cluster", "service", "globalservice"]) {
-    const name = long(kind.replace("service", "") || kind);
-    await page.goto(`${hub}/${kind}/${name}`);
+  const pages = ["project", "source", "cluster", "service", "globalservice"].map((kind) => `/${kind}/${long(kind.replace("service", "") || kind)}`);
+  for (const path of ["/", ...pages]) {
+    await page.goto(hub + path);
     await page.getByText(/^Asking /).first().waitFor({ state: "detached" });
-    for (const width of [390, 700, 1280]) {
+    for (const width of [320, 390, 700, 1280]) {
       await page.setViewportSize({ width, height: 800 });
       const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-      if (over > 0) wrong.push(`the page of a ${kind} with a long name is ${over} wider than ${width}`);
+      if (over > 0) wrong.push(`${path} with long names is ${over} wider than ${width}`);
     }
   }
 
