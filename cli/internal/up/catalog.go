@@ -187,7 +187,8 @@ func (u *up) startAgent(ctx context.Context, api *hubapi.Hub, c cluster) error {
 	if u.hub.files.CAFile != "" {
 		args = append(args, "--hub-ca-file", u.hub.files.CAFile)
 	}
-	_, err = u.agents.keepRunning(&child{name: "agent " + c.Name, path: u.options.Agent, args: args})
+	agent := &child{name: "agent " + c.Name, path: u.options.Agent, args: args}
+	_, err = u.agents.keepRunning(agent) //nolint:contextcheck // a child lives as long as all of up
 	return err
 }
 

@@ -128,7 +128,7 @@ func (u *up) startLocal(ctx context.Context, c cluster) (kubeconfig string, err 
 			}
 		}
 	}
-	stop, err := u.children.keepRunning(local)
+	stop, err := u.children.keepRunning(local) //nolint:contextcheck // a child lives as long as all of up
 	if err != nil {
 		return "", err
 	}
