@@ -39,6 +39,7 @@ func newTurns() *turns {
 func (t *turns) putOff(cluster string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	delete(t.called, cluster)
 	if t.places[cluster] == nil {
 		t.places[cluster] = t.line.PushBack(cluster)
 	}
