@@ -62,6 +62,7 @@ import (
 	"fairlead.dev/services/console/internal/sink"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/database"
 	"fairlead.dev/services/console/internal/views"
 	"fairlead.dev/web"
 )
@@ -320,7 +321,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	}
 	s.authority.Refused, s.authority.ReuseEvent = refusals.Login, event.Reused
 	s.database = pulse.New(s.store.Ping)
-	s.consoles = &condition.Consoles{Store: s.store, Self: store.Console{ID: rand.Text(), Version: version.String(), Started: time.Now()}, Log: deps.Log}
+	s.consoles = &condition.Consoles{Store: s.store, Self: database.Console{ID: rand.Text(), Version: version.String(), Started: time.Now()}, Log: deps.Log}
 	s.feed = feed.New(s.store, deps.Log)
 	kept := &removals.Desk{Store: s.store, Log: deps.Log}
 	s.feed.Hold = kept.Hold

@@ -7,6 +7,7 @@ import (
 
 	"fairlead.dev/platform/pulse"
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/database"
 )
 
 // aboutPatience bounds a look at the database's size: the rest is known without it.
@@ -24,7 +25,7 @@ type Observer struct {
 }
 
 // About is what is known of the database. Version and Bytes are zero while it is away.
-func (k *Observer) About(ctx context.Context) store.About {
+func (k *Observer) About(ctx context.Context) database.About {
 	ctx, cancel := context.WithTimeout(ctx, aboutPatience)
 	defer cancel()
 	about, _ := k.Store.About(ctx) // the pulse says what is wrong

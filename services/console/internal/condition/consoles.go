@@ -7,6 +7,7 @@ import (
 
 	"fairlead.dev/services/console/internal/outage"
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/database"
 )
 
 const (
@@ -19,7 +20,7 @@ const (
 // Consoles keeps this console among those that share its database. Its fields don't change once Run was called.
 type Consoles struct {
 	Store *store.Store
-	Self  store.Console
+	Self  database.Console
 	Log   *slog.Logger
 }
 
@@ -62,9 +63,9 @@ func (c *Consoles) leave(ctx context.Context) {
 }
 
 // List returns the consoles that are there, this one among them also where the others are not known.
-func (c *Consoles) List(ctx context.Context) ([]store.Console, error) {
+func (c *Consoles) List(ctx context.Context) ([]database.Console, error) {
 	if !c.Store.Shared() {
-		return []store.Console{c.Self}, nil
+		return []database.Console{c.Self}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, recordPatience)
 	defer cancel()
@@ -74,5 +75,5 @@ func (c *Consoles) List(ctx context.Context) ([]store.Console, error) {
 			return list, nil
 		}
 	}
-	return append([]store.Console{c.Self}, list...), err // a moment after the start it has said nothing yet
+	return append([]database.Console{c.Self}, list...), err // a moment after the start it has said nothing yet
 }

@@ -9,6 +9,7 @@ import (
 
 	"fairlead.dev/services/console/internal/query"
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/database"
 )
 
 // Cluster is a cluster as the board knows it. Immutable.
@@ -85,7 +86,7 @@ func (c Cluster) Label(key string) string {
 func (c Cluster) Connected() bool { return c.row.alive }
 
 // LastSeen is the last sign of life; zero: there was none.
-func (c Cluster) LastSeen() time.Time { return store.FromMicros(c.row.seen) }
+func (c Cluster) LastSeen() time.Time { return database.FromMicros(c.row.seen) }
 
 // Agent is the version of the agent, and whether it pushes views. Empty: none was seen.
 func (c Cluster) Agent() (version string, views bool) { return c.row.version.Value(), c.row.viewing }

@@ -7,6 +7,7 @@ import (
 
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/database"
 )
 
 // moved is what has another status that states of services depend on.
@@ -101,10 +102,10 @@ func (b *Index) judged(r *row, essence *state.Essence) *row {
 	if c := b.rows[store.KindCluster][r.cluster.Value()]; c != nil {
 		cluster = c.asCluster()
 	}
-	word, since := essence.Judge(source, &cluster, store.FromMicros(r.updated))
-	if is := unique.Make(string(word)); is != r.state || store.Micros(since) != r.since || r.essence == nil || *essence != *r.essence {
+	word, since := essence.Judge(source, &cluster, database.FromMicros(r.updated))
+	if is := unique.Make(string(word)); is != r.state || database.Micros(since) != r.since || r.essence == nil || *essence != *r.essence {
 		out, kept := *r, *essence
-		out.state, out.since, out.essence = is, store.Micros(since), &kept
+		out.state, out.since, out.essence = is, database.Micros(since), &kept
 		return &out
 	}
 	return r

@@ -11,6 +11,7 @@ import (
 	"fairlead.dev/services/console/internal/query"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/database"
 	"fairlead.dev/services/console/internal/store/storetest"
 )
 
@@ -71,8 +72,8 @@ func TestAServiceIsUnknownSinceItsClusterWasSeenLast(t *testing.T) {
 		clear(b.later)
 		seen := time.Unix(int64(1000+n), 0)
 		b.said(store.KindCluster, "edge-1", uint64(n), state.Cluster{Meta: state.Meta{Name: "edge-1"}, Status: state.ClusterStatus{LastSeen: seen}})
-		if r := b.rows[store.KindService]["web"]; r.since != store.Micros(seen) {
-			t.Errorf("unknown since %d, seen at %d", r.since, store.Micros(seen))
+		if r := b.rows[store.KindService]["web"]; r.since != database.Micros(seen) {
+			t.Errorf("unknown since %d, seen at %d", r.since, database.Micros(seen))
 		}
 	}
 }

@@ -26,6 +26,7 @@ import (
 	"fairlead.dev/services/console/internal/outage"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/database"
 )
 
 const (
@@ -464,7 +465,7 @@ func (b *Index) look(ctx context.Context) {
 	}
 	var list []store.Touch
 	err := b.Store.Read(ctx, func(ctx context.Context, v store.View) (err error) {
-		list, err = v.Touched(ctx, store.MaxWrite+now.Sub(b.looked))
+		list, err = v.Touched(ctx, database.MaxWrite+now.Sub(b.looked))
 		return err
 	})
 	if err != nil {
@@ -611,7 +612,7 @@ func (b *Index) load(ctx context.Context, v store.View, kind store.Kind, names [
 		r := structure(resources[i])
 		r.keep(nil)
 		r.status(value)
-		r.until = store.Micros(state.ConnectedUntil(seen[r.uid]))
+		r.until = database.Micros(state.ConnectedUntil(seen[r.uid]))
 		text, err := json.Marshal(value)
 		if err != nil {
 			return nil, err
@@ -684,7 +685,7 @@ func sightings(loaded []loadedRow) (out []Sighting) {
 		s := Sighting{Cluster: cluster, Joined: is.joined != was.joined && is.joined != 0, Left: is.left != was.left && is.left != 0}
 		s.Lost = !is.alive && (was.alive || was.seen == 0) && is.seen != 0 && is.left == 0
 		if is.alive && !was.alive && was.seen != 0 {
-			s.Back, s.Since = true, store.FromMicros(was.seen)
+			s.Back, s.Since = true, database.FromMicros(was.seen)
 		}
 		if s.Joined || s.Left || s.Lost || s.Back {
 			out = append(out, s)

@@ -21,6 +21,7 @@ import (
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/database"
 	"fairlead.dev/services/console/internal/store/storetest"
 )
 
@@ -68,12 +69,12 @@ func TestStatusesOfLongAgoAreTakenIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = db.Close() }()
-	if _, err := db.ExecContext(t.Context(), "UPDATE seen SET touch_time = touch_time - $1", (4 * store.MaxWrite).Microseconds()); err != nil {
+	if _, err := db.ExecContext(t.Context(), "UPDATE seen SET touch_time = touch_time - $1", (4 * database.MaxWrite).Microseconds()); err != nil {
 		t.Fatal(err)
 	}
 	b := New(Deps{Store: s, Kinds: testKinds(), Loader: state.NewLoader(nil), Log: slog.New(slog.DiscardHandler)})
 	b.byUID[uid] = &row{kind: store.KindCluster, name: "edge-1", uid: uid}
-	b.looked = b.Now().Add(-4 * store.MaxWrite)
+	b.looked = b.Now().Add(-4 * database.MaxWrite)
 	b.look(t.Context())
 	if at := (store.Ref{Kind: store.KindCluster, Name: "edge-1"}); !b.later[at] {
 		t.Errorf("to be read anew are %v", b.later)

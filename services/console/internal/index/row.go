@@ -12,6 +12,7 @@ import (
 	"fairlead.dev/services/console/internal/query"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/database"
 )
 
 // word is a text that many rows share.
@@ -91,7 +92,7 @@ type row struct {
 func structure(r store.Resource) *row {
 	out := &row{
 		kind: r.Kind, name: r.Name, uid: r.UID, labels: newLabels(r.Labels), revision: r.Revision,
-		created: store.Micros(r.CreateTime), updated: store.Micros(r.UpdateTime),
+		created: database.Micros(r.CreateTime), updated: database.Micros(r.UpdateTime),
 	}
 	var spec struct {
 		Project, Cluster, Source, Ref, Path, Namespace, Role string
@@ -131,19 +132,19 @@ func (r *row) status(value any) {
 	switch v := value.(type) {
 	case state.Service:
 		essence := v.Essence()
-		r.state, r.since, r.essence = unique.Make(string(v.Status.State)), store.Micros(v.Status.Since), &essence
+		r.state, r.since, r.essence = unique.Make(string(v.Status.State)), database.Micros(v.Status.Since), &essence
 	case state.Source:
 		word := sourcePending
 		switch {
 		case v.Status.Problem.Fails():
-			word, r.since = sourceFailing, store.Micros(v.Status.Problem.Since)
+			word, r.since = sourceFailing, database.Micros(v.Status.Problem.Since)
 		case len(v.Status.Heads) > 0, v.Status.Problem != nil:
 			word = sourceReady
 		}
 		r.state = unique.Make(word)
 	case state.Cluster:
-		r.alive, r.seen, r.version = v.Status.Connected, store.Micros(v.Status.LastSeen), unique.Make(v.Status.Agent.Version)
-		r.joined, r.left = store.Micros(v.Status.JoinTime), store.Micros(v.Status.LeaveTime)
+		r.alive, r.seen, r.version = v.Status.Connected, database.Micros(v.Status.LastSeen), unique.Make(v.Status.Agent.Version)
+		r.joined, r.left = database.Micros(v.Status.JoinTime), database.Micros(v.Status.LeaveTime)
 		r.begun = r.joined != 0 || r.seen != 0
 		r.viewing, r.keepsSets = v.Status.Agent.Views, v.Status.Agent.ViewSets
 	}
@@ -152,8 +153,8 @@ func (r *row) status(value any) {
 // asCluster is as much of a cluster as its services' states depend on.
 func (r *row) asCluster() state.Cluster {
 	return state.Cluster{
-		Meta:   state.Meta{CreateTime: store.FromMicros(r.created)},
-		Status: state.ClusterStatus{JoinTime: store.FromMicros(r.joined), LastSeen: store.FromMicros(r.seen), Connected: r.alive},
+		Meta:   state.Meta{CreateTime: database.FromMicros(r.created)},
+		Status: state.ClusterStatus{JoinTime: database.FromMicros(r.joined), LastSeen: database.FromMicros(r.seen), Connected: r.alive},
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"fairlead.dev/services/console/internal/condition"
 	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/database"
 )
 
 func adminMounts(d Deps) []server.Mount {
@@ -87,13 +88,13 @@ func (s *admin) GetHub(ctx context.Context, req *consolev1.GetHubRequest) (*cons
 	if err != nil {
 		out.ConsolesMissing = "the catalog's database does not answer"
 	}
-	out.Consoles = descriptor.Each(consoles, func(c store.Console) *consolev1.HubConsole {
+	out.Consoles = descriptor.Each(consoles, func(c database.Console) *consolev1.HubConsole {
 		return &consolev1.HubConsole{Name: c.Name, Version: c.Version, StartTime: descriptor.Stamp(c.Started), Answers: c.ID == self.ID}
 	})
 	return out, nil
 }
 
-func encodeDatabase(about store.About, beat pulse.Beat) *consolev1.DatabaseState {
+func encodeDatabase(about database.About, beat pulse.Beat) *consolev1.DatabaseState {
 	out := &consolev1.DatabaseState{
 		Kind: about.Kind, Version: about.Version, Bytes: about.Bytes, Since: descriptor.Stamp(beat.Since), AskTime: descriptor.Stamp(beat.Asked), RoundTrip: durationpb.New(beat.Took),
 		WriteTime: descriptor.Stamp(about.LastWrite.Time),

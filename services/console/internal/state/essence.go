@@ -10,6 +10,7 @@ import (
 
 	digests "fairlead.dev/platform/delivery"
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/database"
 )
 
 // Essence is what the state of a service comes of besides its source and its cluster: little enough to be kept of each,
@@ -49,7 +50,7 @@ func (s *Service) Essence() Essence {
 	hub, report := &s.Status.Hub, s.Status.Cluster.Report
 	e := Essence{
 		ref: unique.Make(s.Spec.EffectiveRef()), of: unique.Make(store.HubRef{Source: hub.Source, Ref: hub.Ref}),
-		commit: unique.Make(hub.Revision.Commit), digest: markOf(hub.Digest), resolved: store.Micros(hub.ResolveTime),
+		commit: unique.Make(hub.Revision.Commit), digest: markOf(hub.Digest), resolved: database.Micros(hub.ResolveTime),
 	}
 	e.set(ofCatalog, s.Spec.Catalog)
 	e.set(hasDigest, hub.Digest != "")
@@ -57,20 +58,20 @@ func (s *Service) Essence() Essence {
 	e.set(followsRef, hub.Follows() || hub.ofRef)
 	if p := hub.Problem; p != nil {
 		e.set(hasHubProblem, true)
-		e.hubProblem = store.Micros(p.Since)
+		e.hubProblem = database.Micros(p.Since)
 	}
 	if p := s.Status.ConfigProblem; p != nil {
 		e.set(hasConfigProblem, true)
-		e.configProblem = store.Micros(p.Since)
+		e.configProblem = database.Micros(p.Since)
 	}
 	if report != nil {
 		e.set(hasReport, true)
 		e.set(reportsDigest, hub.reportedBy(report))
 		e.set(appliedDigest, hub.appliedBy(report))
 		e.onDigest, e.applied = markOf(report.Digest), markOf(report.AppliedDigest)
-		e.phase, e.sequence, e.reported = unique.Make(string(report.Phase)), int64(report.Sequence), store.Micros(report.ObservedTime)
+		e.phase, e.sequence, e.reported = unique.Make(string(report.Phase)), int64(report.Sequence), database.Micros(report.ObservedTime)
 		if e.reported == 0 {
-			e.reported = store.Micros(s.Status.Cluster.ReceiveTime)
+			e.reported = database.Micros(s.Status.Cluster.ReceiveTime)
 		}
 	}
 	return e
@@ -88,9 +89,9 @@ func (e *Essence) Report(row store.Report) bool {
 	e.set(hasReport, true)
 	e.onDigest, e.applied = markOf(report.Digest), markOf(report.AppliedDigest)
 	e.compareDigests()
-	e.phase, e.sequence, e.reported = unique.Make(string(report.Phase)), row.Sequence, store.Micros(report.ObservedTime)
+	e.phase, e.sequence, e.reported = unique.Make(string(report.Phase)), row.Sequence, database.Micros(report.ObservedTime)
 	if e.reported == 0 {
-		e.reported = store.Micros(row.ReceiveTime)
+		e.reported = database.Micros(row.ReceiveTime)
 	}
 	return true
 }
@@ -187,7 +188,7 @@ func (e *Essence) Follow(refs map[store.HubRef]RefHub) bool {
 	}
 	r, ok := refs[e.of.Value()]
 	if ok {
-		e.commit, e.resolved = unique.Make(r.Revision.Commit), max(e.resolved, store.Micros(r.ResolveTime))
+		e.commit, e.resolved = unique.Make(r.Revision.Commit), max(e.resolved, database.Micros(r.ResolveTime))
 	}
 	return ok
 }
@@ -203,17 +204,17 @@ func (e *Essence) Judge(source *Source, cluster *Cluster, updated time.Time) (St
 	s := Service{Meta: Meta{UpdateTime: updated}, Spec: ServiceSpec{Catalog: e.has(ofCatalog)}}
 	s.Status.Git = GitTruthOf(source, text(e.ref))
 	hub := &s.Status.Hub
-	hub.Revision.Commit, hub.ResolveTime = text(e.commit), store.FromMicros(e.resolved)
+	hub.Revision.Commit, hub.ResolveTime = text(e.commit), database.FromMicros(e.resolved)
 	if e.has(hasDigest) {
 		hub.Digest = "delivered" // only equality with others counts
 	}
 	if e.has(hasHubProblem) {
-		hub.Problem = &Problem{Since: store.FromMicros(e.hubProblem)}
+		hub.Problem = &Problem{Since: database.FromMicros(e.hubProblem)}
 	}
 	if e.has(hasConfigProblem) {
-		s.Status.ConfigProblem = &Problem{Since: store.FromMicros(e.configProblem)}
+		s.Status.ConfigProblem = &Problem{Since: database.FromMicros(e.configProblem)}
 	}
-	report := Report{Phase: Phase(text(e.phase)), ObservedTime: store.FromMicros(e.reported), Digest: "another", AppliedDigest: "another"}
+	report := Report{Phase: Phase(text(e.phase)), ObservedTime: database.FromMicros(e.reported), Digest: "another", AppliedDigest: "another"}
 	if e.has(reportsDigest) {
 		report.Digest = hub.Digest
 	}

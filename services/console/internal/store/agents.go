@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"fmt"
 	"time"
+
+	"fairlead.dev/services/console/internal/store/database"
 )
 
 // AgentToken is a line of tokens of an agent, as of its newest one.
@@ -28,18 +30,18 @@ const agentTokenColumns = "family, cluster_uid, key, generation, request, renew_
 func scanAgentToken(row scanner) (t AgentToken, err error) {
 	var renewed, used int64
 	err = row.Scan(&t.Family, &t.Cluster, &t.Key, &t.Generation, &t.Request, &renewed, &used)
-	t.RenewTime, t.UseTime = FromMicros(renewed), FromMicros(used)
-	return t, notFound(err)
+	t.RenewTime, t.UseTime = database.FromMicros(renewed), database.FromMicros(used)
+	return t, database.NotFound(err)
 }
 
 // AgentToken returns a line of tokens, or ErrNotFound.
 func (v View) AgentToken(ctx context.Context, family string) (AgentToken, error) {
-	return scanAgentToken(v.q.QueryRowContext(ctx, "SELECT "+agentTokenColumns+" FROM agent_tokens WHERE family = $1", family))
+	return scanAgentToken(v.db.QueryRowContext(ctx, "SELECT "+agentTokenColumns+" FROM agent_tokens WHERE family = $1", family))
 }
 
 // AgentTokens returns lines of tokens by their families.
 func (v View) AgentTokens(ctx context.Context, families []string) (map[string]AgentToken, error) {
-	return byKey(ctx, v, "SELECT "+agentTokenColumns+" FROM agent_tokens WHERE family IN ", families, func(rows *sql.Rows) (string, AgentToken, error) {
+	return database.ByKey(ctx, v.db, "SELECT "+agentTokenColumns+" FROM agent_tokens WHERE family IN ", families, func(rows *sql.Rows) (string, AgentToken, error) {
 		t, err := scanAgentToken(rows)
 		return t.Family, t, err
 	})
@@ -48,13 +50,13 @@ func (v View) AgentTokens(ctx context.Context, families []string) (map[string]Ag
 // PutAgentToken keeps a line of tokens, and forgets those whose newest token was made before a time at which it has
 // expired.
 func (t *Tx) PutAgentToken(ctx context.Context, a AgentToken, expired time.Time) error {
-	if _, err := t.tx.ExecContext(ctx, "DELETE FROM agent_tokens WHERE renew_time < $1", Micros(expired)); err != nil {
+	if _, err := t.tx.ExecContext(ctx, "DELETE FROM agent_tokens WHERE renew_time < $1", database.Micros(expired)); err != nil {
 		return fmt.Errorf("trim tokens of agents: %w", err)
 	}
 	if _, err := t.tx.ExecContext(ctx, "INSERT INTO agent_tokens ("+agentTokenColumns+") VALUES ($1, $2, $3, $4, $5, $6, $7)"+
 		" ON CONFLICT (family) DO UPDATE SET cluster_uid = excluded.cluster_uid, key = excluded.key, generation = excluded.generation,"+
 		" request = excluded.request, renew_time = excluded.renew_time, use_time = excluded.use_time",
-		a.Family, a.Cluster, a.Key, a.Generation, a.Request, Micros(a.RenewTime), Micros(a.UseTime)); err != nil {
+		a.Family, a.Cluster, a.Key, a.Generation, a.Request, database.Micros(a.RenewTime), database.Micros(a.UseTime)); err != nil {
 		return fmt.Errorf("keep the agent's token: %w", err)
 	}
 	return nil
@@ -62,7 +64,7 @@ func (t *Tx) PutAgentToken(ctx context.Context, a AgentToken, expired time.Time)
 
 // UseAgentToken notes when a line's newest token was first seen in use.
 func (t *Tx) UseAgentToken(ctx context.Context, family string, generation int64, at time.Time) error {
-	if _, err := t.tx.ExecContext(ctx, "UPDATE agent_tokens SET use_time = $1 WHERE family = $2 AND generation = $3 AND use_time = 0", Micros(at), family, generation); err != nil {
+	if _, err := t.tx.ExecContext(ctx, "UPDATE agent_tokens SET use_time = $1 WHERE family = $2 AND generation = $3 AND use_time = 0", database.Micros(at), family, generation); err != nil {
 		return fmt.Errorf("note use of the agent's token: %w", err)
 	}
 	return nil
@@ -71,8 +73,8 @@ func (t *Tx) UseAgentToken(ctx context.Context, family string, generation int64,
 // Reused notes that a token of a cluster's agents was used which had been renewed before. first: nothing was noted
 // since the cluster's credentials were taken away last.
 func (t *Tx) Reused(ctx context.Context, cluster, how string) (first bool, err error) {
-	res, err := t.tx.ExecContext(ctx, "INSERT INTO seen (cluster_uid, join_time, seen_time, state, reuse_time, reuse, touch_time) VALUES ($1, 0, 0, '{}', $2, $3, "+t.dialect.now+")"+ //nolint:gosec // one of two constants
-		" ON CONFLICT (cluster_uid) DO UPDATE SET reuse_time = excluded.reuse_time, reuse = excluded.reuse, touch_time = excluded.touch_time WHERE seen.reuse_time = 0", cluster, Micros(t.now), how)
+	res, err := t.tx.ExecContext(ctx, "INSERT INTO seen (cluster_uid, join_time, seen_time, state, reuse_time, reuse, touch_time) VALUES ($1, 0, 0, '{}', $2, $3, "+t.tx.Dialect.Now+")"+ //nolint:gosec // one of two constants
+		" ON CONFLICT (cluster_uid) DO UPDATE SET reuse_time = excluded.reuse_time, reuse = excluded.reuse, touch_time = excluded.touch_time WHERE seen.reuse_time = 0", cluster, database.Micros(t.tx.Now), how)
 	if err != nil {
 		return false, fmt.Errorf("note reuse of a token: %w", err)
 	}
@@ -89,7 +91,7 @@ func (t *Tx) EndAgentTokens(ctx context.Context, cluster, family string) error {
 	if _, err := t.tx.ExecContext(ctx, "DELETE FROM agent_tokens WHERE cluster_uid = $1 AND ($2 = '' OR family = $2)", cluster, family); err != nil {
 		return fmt.Errorf("forget tokens of agents: %w", err)
 	}
-	if _, err := t.tx.ExecContext(ctx, "UPDATE seen SET reuse_time = 0, reuse = '', touch_time = "+t.dialect.now+" WHERE cluster_uid = $1", cluster); err != nil { //nolint:gosec // one of two constants
+	if _, err := t.tx.ExecContext(ctx, "UPDATE seen SET reuse_time = 0, reuse = '', touch_time = "+t.tx.Dialect.Now+" WHERE cluster_uid = $1", cluster); err != nil { //nolint:gosec // one of two constants
 		return fmt.Errorf("forget reuse of tokens: %w", err)
 	}
 	t.touched.Clusters = append(t.touched.Clusters, cluster)
@@ -99,7 +101,7 @@ func (t *Tx) EndAgentTokens(ctx context.Context, cluster, family string) error {
 // HasAgentTokens tells whether agents of a cluster have a line of tokens.
 func (v View) HasAgentTokens(ctx context.Context, cluster string) (has bool, err error) {
 	const query = "SELECT EXISTS (SELECT 1 FROM agent_tokens WHERE cluster_uid = $1)"
-	if err := v.q.QueryRowContext(ctx, query, cluster).Scan(&has); err != nil {
+	if err := v.db.QueryRowContext(ctx, query, cluster).Scan(&has); err != nil {
 		return false, fmt.Errorf("look for tokens of agents: %w", err)
 	}
 	return has, nil
@@ -107,8 +109,8 @@ func (v View) HasAgentTokens(ctx context.Context, cluster string) (has bool, err
 
 // Leave marks a cluster as left.
 func (t *Tx) Leave(ctx context.Context, cluster string) error {
-	if _, err := t.tx.ExecContext(ctx, "INSERT INTO seen (cluster_uid, join_time, seen_time, state, leave_time, touch_time) VALUES ($1, 0, 0, '{}', $2, "+t.dialect.now+")"+ //nolint:gosec // one of two constants
-		" ON CONFLICT (cluster_uid) DO UPDATE SET leave_time = excluded.leave_time, touch_time = excluded.touch_time", cluster, Micros(t.now)); err != nil {
+	if _, err := t.tx.ExecContext(ctx, "INSERT INTO seen (cluster_uid, join_time, seen_time, state, leave_time, touch_time) VALUES ($1, 0, 0, '{}', $2, "+t.tx.Dialect.Now+")"+ //nolint:gosec // one of two constants
+		" ON CONFLICT (cluster_uid) DO UPDATE SET leave_time = excluded.leave_time, touch_time = excluded.touch_time", cluster, database.Micros(t.tx.Now)); err != nil {
 		return fmt.Errorf("record leave: %w", err)
 	}
 	t.touched.Clusters = append(t.touched.Clusters, cluster)

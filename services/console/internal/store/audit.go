@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"fairlead.dev/services/console/internal/store/database"
 )
 
 const (
@@ -53,8 +55,8 @@ type AuditPlace struct {
 
 // AppendAudit adds events, but for those whose id is there. Once it returned nil they survive kill -9.
 func (s *Store) AppendAudit(ctx context.Context, events []AuditEvent) error {
-	return s.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		t := &Tx{View: View{tx, &s.dialect}, tx: tx, store: s, now: s.clock()}
+	return s.Transact(ctx, func(ctx context.Context, tx database.Tx) error {
+		t := s.txOver(tx)
 		if err := t.insertAudit(ctx, events); err != nil {
 			return err
 		}
@@ -74,15 +76,15 @@ func (t *Tx) insertAudit(ctx context.Context, events []AuditEvent) error {
 		return nil
 	}
 	// Until the commit: numbers are then visible in their order, and who read up to one has all before it.
-	if err := t.dialect.lock(ctx, t.tx, t.dialect.lockAudit); err != nil {
+	if err := t.tx.Lock(ctx, t.tx.Dialect.LockAudit); err != nil {
 		return err
 	}
 	end, err := t.AuditEnd(ctx)
 	if err != nil {
 		return fmt.Errorf("read audit: %w", err)
 	}
-	err = insert(ctx, t, "INSERT INTO audit (id, time, actor, cluster, action, event) VALUES ON CONFLICT (id) DO NOTHING", events, func(e AuditEvent) []any {
-		return []any{t.dialect.short(e.ID), Micros(e.Time), e.Actor, e.Cluster, e.Action, t.dialect.text(e.Event)}
+	err = database.Insert(ctx, t.tx, "INSERT INTO audit (id, time, actor, cluster, action, event) VALUES ON CONFLICT (id) DO NOTHING", events, func(e AuditEvent) []any {
+		return []any{t.tx.Dialect.Short(e.ID), database.Micros(e.Time), e.Actor, e.Cluster, e.Action, t.tx.Dialect.Text(e.Event)}
 	})
 	if err != nil {
 		return fmt.Errorf("insert audit events: %w", err)
@@ -96,7 +98,7 @@ func (t *Tx) insertAudit(ctx context.Context, events []AuditEvent) error {
 
 // trimAudit removes what is too old, and the oldest if there is too much.
 func (t *Tx) trimAudit(ctx context.Context) error {
-	if _, err := t.dropAudit(ctx, t.now.Add(-auditKeep), auditTrim); err != nil {
+	if _, err := t.dropAudit(ctx, t.tx.Now.Add(-auditKeep), auditTrim); err != nil {
 		return err
 	}
 	most := t.store.auditBytes
@@ -110,7 +112,7 @@ func (t *Tx) trimAudit(ctx context.Context) error {
 	// Somewhat more than is needed, so that not each batch does it, nor leaves an event about it.
 	var dropped int64
 	for range auditTrims {
-		n, err := t.dropAudit(ctx, t.now.Add(-auditLeast), auditTrim)
+		n, err := t.dropAudit(ctx, t.tx.Now.Add(-auditLeast), auditTrim)
 		if err != nil {
 			return err
 		}
@@ -125,13 +127,13 @@ func (t *Tx) trimAudit(ctx context.Context) error {
 	if dropped == 0 || t.store.auditTrimmed == nil {
 		return nil
 	}
-	return t.insertAudit(ctx, []AuditEvent{t.store.auditTrimmed(t.now, dropped)})
+	return t.insertAudit(ctx, []AuditEvent{t.store.auditTrimmed(t.tx.Now, dropped)})
 }
 
 // dropAudit removes events that are older than a moment, the oldest first.
 func (t *Tx) dropAudit(ctx context.Context, before time.Time, most int) (dropped int64, err error) {
-	rows, err := t.q.QueryContext(ctx, "DELETE FROM audit WHERE seq IN (SELECT seq FROM audit WHERE time < $1 ORDER BY time, seq LIMIT $2) RETURNING "+auditSize, Micros(before), most)
-	sizes, err := collect(rows, err, func(rows *sql.Rows) (n int64, err error) {
+	rows, err := t.db.QueryContext(ctx, "DELETE FROM audit WHERE seq IN (SELECT seq FROM audit WHERE time < $1 ORDER BY time, seq LIMIT $2) RETURNING "+auditSize, database.Micros(before), most)
+	sizes, err := database.Collect(rows, err, func(rows *sql.Rows) (n int64, err error) {
 		err = rows.Scan(&n)
 		return n, err
 	})
@@ -153,13 +155,13 @@ func (t *Tx) dropAudit(ctx context.Context, before time.Time, most int) (dropped
 
 // AuditVolume is about how many bytes the trail takes in the database.
 func (v View) AuditVolume(ctx context.Context) (bytes int64, err error) {
-	err = v.q.QueryRowContext(ctx, "SELECT bytes FROM audit_volume").Scan(&bytes)
+	err = v.db.QueryRowContext(ctx, "SELECT bytes FROM audit_volume").Scan(&bytes)
 	return bytes, err
 }
 
 // AuditEnd is the number of the last event; 0: there was none.
 func (v View) AuditEnd(ctx context.Context) (seq int64, err error) {
-	err = v.q.QueryRowContext(ctx, "SELECT COALESCE(MAX(seq), 0) FROM audit").Scan(&seq)
+	err = v.db.QueryRowContext(ctx, "SELECT COALESCE(MAX(seq), 0) FROM audit").Scan(&seq)
 	return seq, err
 }
 
@@ -167,7 +169,7 @@ func (v View) AuditEnd(ctx context.Context) (seq int64, err error) {
 func (v View) Audit(ctx context.Context, f AuditFilter, before AuditPlace, limit int) ([]AuditEvent, error) {
 	where, args := f.where()
 	if before != (AuditPlace{}) {
-		args = append(args, Micros(before.Time), before.Seq)
+		args = append(args, database.Micros(before.Time), before.Seq)
 		where = append(where, fmt.Sprintf("(time, seq) < ($%d, $%d)", len(args)-1, len(args)))
 	}
 	return v.audit(ctx, where, args, "time DESC, seq DESC", limit)
@@ -205,7 +207,7 @@ func (f AuditFilter) where() (where []string, args []any) {
 		add("(action = ? OR action >= ? AND action < ?)", f.Action, f.Action+".", f.Action+"/")
 	}
 	if !f.Since.IsZero() {
-		add("time >= ?", Micros(f.Since))
+		add("time >= ?", database.Micros(f.Since))
 	}
 	return where, args
 }
@@ -216,12 +218,12 @@ func (v View) audit(ctx context.Context, where []string, args []any, order strin
 		query += " WHERE " + strings.Join(where, " AND ")
 	}
 	query += fmt.Sprintf(" ORDER BY %s LIMIT %d", order, limit)
-	rows, err := v.q.QueryContext(ctx, query, args...)
-	return collect(rows, err, func(rows *sql.Rows) (AuditEvent, error) {
+	rows, err := v.db.QueryContext(ctx, query, args...)
+	return database.Collect(rows, err, func(rows *sql.Rows) (AuditEvent, error) {
 		var e AuditEvent
 		var at int64
-		err := rows.Scan(&e.Seq, unpackInto(&e.ID), &at, &e.Actor, &e.Cluster, &e.Action, unpackInto(&e.Event))
-		e.Time = FromMicros(at)
+		err := rows.Scan(&e.Seq, database.UnpackInto(&e.ID), &at, &e.Actor, &e.Cluster, &e.Action, database.UnpackInto(&e.Event))
+		e.Time = database.FromMicros(at)
 		return e, err
 	})
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"fairlead.dev/services/console/internal/pack"
+	"fairlead.dev/services/console/internal/store/database"
 )
 
 // A backup is text that gzip has packed, one JSON value per line: what it is, then each table as its name and columns
@@ -24,8 +25,6 @@ import (
 // is the same of both databases, so that either is restored from it.
 const (
 	backupFormat = "fairlead console backup 1"
-	// ownTable is goose's: a backup names the migrations instead.
-	ownTable = "goose_db_version"
 )
 
 // BackupHead is what a backup begins with.
@@ -60,17 +59,10 @@ type bytesValue struct {
 
 // Backup writes all that there is at one moment, while others read and write on.
 func (s *Store) Backup(ctx context.Context, to io.Writer) error {
-	tx, err := s.read.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
-	if err != nil {
-		return fmt.Errorf("begin backup: %w", s.classify(err))
-	}
-	defer func() { _ = tx.Rollback() }() // nothing to keep
-	if err := s.dialect.lock(ctx, tx, s.dialect.unhurried); err != nil {
-		return fmt.Errorf("begin backup: %w", s.classify(err))
-	}
 	packed := gzip.NewWriter(to)
 	out := &backupWriter{to: bufio.NewWriter(packed), sum: sha256.New()}
-	if err := s.classify(out.all(ctx, View{tx, &s.dialect}, s.clock())); err != nil {
+	err := s.ReadUnhurried(ctx, func(v database.View) error { return out.all(ctx, v, s.Clock()) })
+	if err != nil {
 		return fmt.Errorf("back up: %w", err)
 	}
 	return errors.Join(out.to.Flush(), packed.Close())
@@ -93,16 +85,16 @@ func (w *backupWriter) line(v any) error {
 	return err
 }
 
-func (w *backupWriter) all(ctx context.Context, v View, now time.Time) error {
+func (w *backupWriter) all(ctx context.Context, v database.View, now time.Time) error {
 	head := BackupHead{Format: backupFormat, Time: now}
 	var err error
-	if head.Migrations, err = v.migrations(ctx); err != nil {
+	if head.Migrations, err = v.Migrations(ctx); err != nil {
 		return err
 	}
-	if head.Keys, err = v.masterKeys(ctx); err != nil {
+	if head.Keys, err = masterKeys(ctx, v); err != nil {
 		return err
 	}
-	end, err := v.End(ctx)
+	end, err := viewOver(v).End(ctx)
 	if err != nil {
 		return err
 	}
@@ -110,12 +102,12 @@ func (w *backupWriter) all(ctx context.Context, v View, now time.Time) error {
 	if err := w.line(head); err != nil {
 		return err
 	}
-	tables, err := v.tables(ctx)
+	tables, err := v.Tables(ctx)
 	if err != nil {
 		return err
 	}
 	for _, table := range tables {
-		if table == ownTable || table == curveTable {
+		if table == database.MigrationsTable || table == curveTable { // the head names the migrations
 			continue
 		}
 		if err := w.table(ctx, v, table); err != nil {
@@ -125,8 +117,8 @@ func (w *backupWriter) all(ctx context.Context, v View, now time.Time) error {
 	return w.line(backupEnd{true, w.rows, hex.EncodeToString(w.sum.Sum(nil))})
 }
 
-func (w *backupWriter) table(ctx context.Context, v View, table string) error {
-	rows, err := v.q.QueryContext(ctx, "SELECT * FROM "+table)
+func (w *backupWriter) table(ctx context.Context, v database.View, table string) error {
+	rows, err := v.QueryContext(ctx, "SELECT * FROM "+table)
 	if err != nil {
 		return err
 	}
@@ -175,36 +167,14 @@ func (w *backupWriter) table(ctx context.Context, v View, table string) error {
 	return rows.Err()
 }
 
-// tables are the names of all tables, in order.
-func (v View) tables(ctx context.Context) ([]string, error) {
-	rows, err := v.q.QueryContext(ctx, v.dialect.tables)
-	return collect(rows, err, func(rows *sql.Rows) (name string, err error) {
-		err = rows.Scan(&name)
-		return name, err
-	})
-}
-
-// migrations are the numbers of those that were applied, in order.
-func (v View) migrations(ctx context.Context) ([]int64, error) {
-	tables, err := v.tables(ctx)
-	if err != nil || !slices.Contains(tables, ownTable) {
-		return nil, err
-	}
-	rows, err := v.q.QueryContext(ctx, "SELECT version_id FROM "+ownTable+" WHERE version_id > 0 ORDER BY version_id")
-	return collect(rows, err, func(rows *sql.Rows) (n int64, err error) {
-		err = rows.Scan(&n)
-		return n, err
-	})
-}
-
 // masterKeys are the ids of those that have sealed something: bytes 1 to 4 of what is sealed, see package seal.
-func (v View) masterKeys(ctx context.Context) ([]string, error) {
+func masterKeys(ctx context.Context, v database.View) ([]string, error) {
 	var parts []string
 	for _, table := range []string{"resources", "configs", "places", "config_key", "signing_keys"} {
 		parts = append(parts, "SELECT SUBSTR(sealed, 2, 4) FROM "+table+" WHERE LENGTH(sealed) > 5")
 	}
-	rows, err := v.q.QueryContext(ctx, strings.Join(parts, " UNION "))
-	list, err := collect(rows, err, func(rows *sql.Rows) (string, error) {
+	rows, err := v.QueryContext(ctx, strings.Join(parts, " UNION "))
+	list, err := database.Collect(rows, err, func(rows *sql.Rows) (string, error) {
 		var id []byte
 		err := rows.Scan(&id)
 		return hex.EncodeToString(id), err

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+
+	"fairlead.dev/services/console/internal/store/database"
 )
 
 // Cursor is a place in the change log. The zero Cursor is before the first change.
@@ -45,8 +47,8 @@ func (t *Tx) number() int64 {
 
 // log writes changes that have their numbers to the log.
 func (t *Tx) log(ctx context.Context, deleted bool, list ...Resource) error {
-	err := insert(ctx, t, "INSERT INTO changes (seq, nonce, kind, name, uid, deleted) VALUES ", list, func(r Resource) []any {
-		return []any{r.Seq, newID(), r.Kind, r.Name, r.UID, deleted}
+	err := database.Insert(ctx, t.tx, "INSERT INTO changes (seq, nonce, kind, name, uid, deleted) VALUES ", list, func(r Resource) []any {
+		return []any{r.Seq, database.NewID(), r.Kind, r.Name, r.UID, deleted}
 	})
 	if err != nil {
 		return fmt.Errorf("insert change: %w", err)
@@ -66,10 +68,10 @@ func (t *Tx) finish(ctx context.Context) error {
 	if _, err := t.tx.ExecContext(ctx, "DELETE FROM changes WHERE seq <= $1", t.seq-t.store.logLimit); err != nil {
 		return fmt.Errorf("trim log: %w", err)
 	}
-	if t.store.dialect.notify == "" {
+	if t.store.Dialect.Notify == "" {
 		return nil
 	}
-	if _, err := t.tx.ExecContext(ctx, t.store.dialect.notify); err != nil {
+	if _, err := t.tx.ExecContext(ctx, t.store.Dialect.Notify); err != nil {
 		return fmt.Errorf("notify: %w", err)
 	}
 	return nil
@@ -78,7 +80,7 @@ func (t *Tx) finish(ctx context.Context) error {
 // End is the place behind the last change.
 func (v View) End(ctx context.Context) (Cursor, error) {
 	var c Cursor
-	err := v.q.QueryRowContext(ctx, "SELECT l.seq, COALESCE(c.nonce, '') FROM log l LEFT JOIN changes c ON c.seq = l.seq").Scan(&c.Seq, &c.Nonce)
+	err := v.db.QueryRowContext(ctx, "SELECT l.seq, COALESCE(c.nonce, '') FROM log l LEFT JOIN changes c ON c.seq = l.seq").Scan(&c.Seq, &c.Nonce)
 	return c, err
 }
 
@@ -86,11 +88,11 @@ func (v View) End(ctx context.Context) (Cursor, error) {
 func (v View) Reaches(ctx context.Context, c Cursor) (bool, error) {
 	if c.Seq == 0 {
 		var first sql.NullInt64
-		err := v.q.QueryRowContext(ctx, "SELECT MIN(seq) FROM changes").Scan(&first)
+		err := v.db.QueryRowContext(ctx, "SELECT MIN(seq) FROM changes").Scan(&first)
 		return err == nil && c.Nonce == "" && (!first.Valid || first.Int64 == 1), err
 	}
 	var nonce string
-	err := v.q.QueryRowContext(ctx, "SELECT nonce FROM changes WHERE seq = $1", c.Seq).Scan(&nonce)
+	err := v.db.QueryRowContext(ctx, "SELECT nonce FROM changes WHERE seq = $1", c.Seq).Scan(&nonce)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
 	}
@@ -100,14 +102,14 @@ func (v View) Reaches(ctx context.Context, c Cursor) (bool, error) {
 // Changes returns what is among the next limit changes behind a place, in their order, and the
 // place to go on. Changes that a later one of the same resource made old are left out.
 func (v View) Changes(ctx context.Context, after int64, limit int) ([]Change, Cursor, error) {
-	rows, err := v.q.QueryContext(ctx, "SELECT c.seq, c.nonce, c.kind, c.name, c.uid, c.deleted, (r.uid IS NOT NULL),"+
+	rows, err := v.db.QueryContext(ctx, "SELECT c.seq, c.nonce, c.kind, c.name, c.uid, c.deleted, (r.uid IS NOT NULL),"+
 		" COALESCE(r.labels, ''), COALESCE(r.spec, ''), COALESCE(r.revision, 0), COALESCE(r.create_time, 0), COALESCE(r.update_time, 0),"+
 		" COALESCE(h.epoch, 0), COALESCE(h.owner, ''), COALESCE(h.state, ''), COALESCE(f.revision, '')"+
 		" FROM changes c LEFT JOIN resources r ON r.uid = c.uid AND r.seq = c.seq LEFT JOIN heads h ON h.source_uid = r.uid"+
 		" LEFT JOIN configs f ON f.service_uid = r.uid"+
 		" WHERE c.seq > $1 ORDER BY c.seq LIMIT $2", after, limit)
 	end := Cursor{Seq: after}
-	all, err := collect(rows, err, func(rows *sql.Rows) (*Change, error) {
+	all, err := database.Collect(rows, err, func(rows *sql.Rows) (*Change, error) {
 		c, current, err := scanChange(rows)
 		if err != nil {
 			return nil, err
@@ -147,7 +149,7 @@ func scanChange(rows *sql.Rows) (c Change, current bool, err error) {
 	}
 	c.Heads.State = []byte(state)
 	r.Kind, r.Name, r.UID, r.Seq = c.Kind, c.Name, c.UID, c.Cursor.Seq
-	r.CreateTime, r.UpdateTime = FromMicros(created), FromMicros(updated)
+	r.CreateTime, r.UpdateTime = database.FromMicros(created), database.FromMicros(updated)
 	return c, true, r.decodeLabels(labels)
 }
 
@@ -163,9 +165,9 @@ func (v View) Snapshot(ctx context.Context, kinds ...Kind) ([]Change, Cursor, er
 		kinds = Kinds()
 	}
 	for _, kind := range kinds {
-		rows, err := v.q.QueryContext(ctx, "SELECT "+changeColumns+
+		rows, err := v.db.QueryContext(ctx, "SELECT "+changeColumns+
 			" FROM resources r LEFT JOIN heads h ON h.source_uid = r.uid LEFT JOIN configs f ON f.service_uid = r.uid WHERE r.kind = $1 ORDER BY r.name", kind)
-		part, err := collect(rows, err, func(rows *sql.Rows) (Change, error) {
+		part, err := database.Collect(rows, err, func(rows *sql.Rows) (Change, error) {
 			var c Change
 			var err error
 			c.Resource, err = scanResource(rows, &c.Heads.Epoch, &c.Heads.Owner, &c.Heads.State, &c.Config)
@@ -189,7 +191,7 @@ func (v View) Foreign(ctx context.Context, c Cursor) (bool, error) {
 		return err == nil, err
 	}
 	var nonce string
-	err = v.q.QueryRowContext(ctx, "SELECT nonce FROM changes WHERE seq = $1", c.Seq).Scan(&nonce)
+	err = v.db.QueryRowContext(ctx, "SELECT nonce FROM changes WHERE seq = $1", c.Seq).Scan(&nonce)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"fairlead.dev/services/console/internal/store/database"
 )
 
 // Config is what a service is configured with.
@@ -23,7 +25,7 @@ const HeldConfig = "held"
 
 // Configs returns what is kept, by service uid.
 func (v View) Configs(ctx context.Context, services []string) (map[string]Config, error) {
-	return byKey(ctx, v, selectConfigs+" IN ", services, scanConfig)
+	return database.ByKey(ctx, v.db, selectConfigs+" IN ", services, scanConfig)
 }
 
 // ConfigsWithin returns what is kept of all services whose uids are in a range, by service uid.
@@ -36,7 +38,7 @@ const selectConfigs = "SELECT service_uid, revision, sealed, problem, problem_ti
 func scanConfig(rows *sql.Rows) (uid string, c Config, err error) {
 	var us int64
 	err = rows.Scan(&uid, &c.Revision, &c.Sealed, &c.Problem, &us)
-	c.ProblemTime = FromMicros(us)
+	c.ProblemTime = database.FromMicros(us)
 	return uid, c, err
 }
 
@@ -63,15 +65,15 @@ func (t *Tx) PutConfigs(ctx context.Context, list []ServiceConfig) error {
 			without = append(without, c.Service.UID)
 		}
 	}
-	for chunk := range slices.Chunk(without, chunkSize) {
-		if _, err := t.tx.ExecContext(ctx, "DELETE FROM configs WHERE service_uid IN "+t.dialect.placeholders(1, len(chunk)), anys(chunk)...); err != nil { //nolint:gosec // placeholders only
+	for chunk := range slices.Chunk(without, database.ChunkSize) {
+		if _, err := t.tx.ExecContext(ctx, "DELETE FROM configs WHERE service_uid IN "+t.tx.Dialect.Placeholders(1, len(chunk)), database.Anys(chunk)...); err != nil { //nolint:gosec // placeholders only
 			return fmt.Errorf("delete configurations: %w", err)
 		}
 	}
-	err := insert(ctx, t, "INSERT INTO configs (service_uid, revision, sealed, problem, problem_time) VALUES "+
+	err := database.Insert(ctx, t.tx, "INSERT INTO configs (service_uid, revision, sealed, problem, problem_time) VALUES "+
 		" ON CONFLICT (service_uid) DO UPDATE SET revision = excluded.revision, sealed = excluded.sealed, problem = excluded.problem, problem_time = excluded.problem_time",
 		kept, func(c ServiceConfig) []any {
-			return []any{c.Service.UID, c.Config.Revision, c.Config.Sealed, c.Config.Problem, Micros(c.Config.ProblemTime)}
+			return []any{c.Service.UID, c.Config.Revision, c.Config.Sealed, c.Config.Problem, database.Micros(c.Config.ProblemTime)}
 		})
 	if err != nil {
 		return fmt.Errorf("write configurations: %w", err)
@@ -81,7 +83,7 @@ func (t *Tx) PutConfigs(ctx context.Context, list []ServiceConfig) error {
 
 // ConfigKey is the key of revisions, sealed; ErrNotFound before there is one.
 func (v View) ConfigKey(ctx context.Context) (sealed []byte, err error) {
-	return sealed, notFound(v.q.QueryRowContext(ctx, "SELECT sealed FROM config_key WHERE id = 1").Scan(&sealed))
+	return sealed, database.NotFound(v.db.QueryRowContext(ctx, "SELECT sealed FROM config_key WHERE id = 1").Scan(&sealed))
 }
 
 // PutConfigKey keeps the key of revisions.

@@ -4,12 +4,14 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+
+	"fairlead.dev/services/console/internal/store/database"
 )
 
 // Said returns what folders have said last of how resources are synced, by uid; nothing for those of which they said
 // nothing.
 func (v View) Said(ctx context.Context, uids []string) (map[string]string, error) {
-	return byKey(ctx, v, "SELECT uid, said FROM declared WHERE uid IN ", uids, func(rows *sql.Rows) (uid, said string, err error) {
+	return database.ByKey(ctx, v.db, "SELECT uid, said FROM declared WHERE uid IN ", uids, func(rows *sql.Rows) (uid, said string, err error) {
 		err = rows.Scan(&uid, &said)
 		return uid, said, err
 	})
@@ -29,8 +31,8 @@ func (t *Tx) Say(ctx context.Context, uid, said string) error {
 
 // RefsOf returns the resources that one names.
 func (v View) RefsOf(ctx context.Context, uid string) ([]Ref, error) {
-	rows, err := v.q.QueryContext(ctx, "SELECT kind, name FROM refs WHERE uid = $1 ORDER BY kind, name", uid)
-	return collect(rows, err, func(rows *sql.Rows) (r Ref, err error) {
+	rows, err := v.db.QueryContext(ctx, "SELECT kind, name FROM refs WHERE uid = $1 ORDER BY kind, name", uid)
+	return database.Collect(rows, err, func(rows *sql.Rows) (r Ref, err error) {
 		err = rows.Scan(&r.Kind, &r.Name)
 		return r, err
 	})

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"fairlead.dev/services/console/internal/store/database"
 )
 
 // maxDeployments is how many deployments of one service are kept.
@@ -49,23 +51,23 @@ const deploymentColumns = "service_uid, number, digest, state, deliver_time, app
 
 func scanDeployment(rows *sql.Rows) (d Deployment, err error) {
 	var delivered, applied, healthy, ended int64
-	err = rows.Scan(&d.Service, &d.Number, unpackInto(&d.Digest), unpackInto(&d.State), &delivered, &applied, &healthy, &ended, &d.Outcome, &d.Message,
-		unpackInto(&d.Content), &d.Tests)
-	d.DeliverTime, d.ApplyTime, d.HealthyTime, d.EndTime = FromMicros(delivered), FromMicros(applied), FromMicros(healthy), FromMicros(ended)
+	err = rows.Scan(&d.Service, &d.Number, database.UnpackInto(&d.Digest), database.UnpackInto(&d.State), &delivered, &applied, &healthy, &ended, &d.Outcome, &d.Message,
+		database.UnpackInto(&d.Content), &d.Tests)
+	d.DeliverTime, d.ApplyTime, d.HealthyTime, d.EndTime = database.FromMicros(delivered), database.FromMicros(applied), database.FromMicros(healthy), database.FromMicros(ended)
 	d.Content = cmp.Or(d.Content, d.Digest)
 	return d, err
 }
 
 // Deployments returns up to limit deployments of a service below a number, the newest first; 0: from the newest on.
 func (v View) Deployments(ctx context.Context, service string, before int64, limit int) ([]Deployment, error) {
-	rows, err := v.q.QueryContext(ctx, "SELECT "+deploymentColumns+
+	rows, err := v.db.QueryContext(ctx, "SELECT "+deploymentColumns+
 		" FROM deployments WHERE service_uid = $1 AND (CAST($2 AS BIGINT) = 0 OR number < CAST($2 AS BIGINT)) ORDER BY number DESC LIMIT $3", service, before, limit)
-	return collect(rows, err, scanDeployment)
+	return database.Collect(rows, err, scanDeployment)
 }
 
 // LastDeployments returns the newest deployment of each service, by uid.
 func (v View) LastDeployments(ctx context.Context, services []string) (map[string]Deployment, error) {
-	return byKey(ctx, v, "SELECT "+deploymentColumns+" FROM deployments WHERE end_time = 0 AND service_uid IN ", services, func(rows *sql.Rows) (string, Deployment, error) {
+	return database.ByKey(ctx, v.db, "SELECT "+deploymentColumns+" FROM deployments WHERE end_time = 0 AND service_uid IN ", services, func(rows *sql.Rows) (string, Deployment, error) {
 		d, err := scanDeployment(rows)
 		return d.Service, d, err
 	})
@@ -74,7 +76,7 @@ func (v View) LastDeployments(ctx context.Context, services []string) (map[strin
 // addDeployments begins deployments, each of which ends the one before. One of the digest that the service has already
 // is passed over, and of one with the same content the current one gets the digest. What only later deployments of a
 // service need is left out of its first one: a fleet that comes all at once has hundreds of thousands of these.
-func addDeployments(ctx context.Context, v View, tx *sql.Tx, list []Deployment) error {
+func addDeployments(ctx context.Context, v View, tx database.Tx, list []Deployment) error {
 	if len(list) == 0 {
 		return nil
 	}
@@ -102,8 +104,8 @@ func addDeployments(ctx context.Context, v View, tx *sql.Tx, list []Deployment) 
 			1, "UPDATE deployments SET digest = $2, content_digest = $5, state = $4 WHERE service_uid = $1 AND end_time = 0 AND digest <> $2" +
 				" AND (content_digest = $3 OR content_digest = '' AND digest = $3)",
 			func(d *Deployment) []any {
-				short := v.dialect.short
-				return []any{d.Service, short(d.Digest), short(cmp.Or(d.Replaces, d.Content, d.Digest)), v.dialect.text(d.State), short(cmp.Or(d.Content, d.Digest))}
+				short := v.db.Dialect.Short
+				return []any{d.Service, short(d.Digest), short(cmp.Or(d.Replaces, d.Content, d.Digest)), v.db.Dialect.Text(d.State), short(cmp.Or(d.Content, d.Digest))}
 			},
 		},
 		{
@@ -112,12 +114,12 @@ func addDeployments(ctx context.Context, v View, tx *sql.Tx, list []Deployment) 
 				" WHERE EXISTS (SELECT 1 FROM resources WHERE uid = $1)" +
 				" AND NOT EXISTS (SELECT 1 FROM deployments WHERE service_uid = $1 AND end_time = 0 AND digest = $2) ON CONFLICT DO NOTHING",
 			func(d *Deployment) []any {
-				return []any{d.Service, v.dialect.short(d.Digest), v.dialect.text(d.State), Micros(d.DeliverTime), v.dialect.short(d.content())}
+				return []any{d.Service, v.db.Dialect.Short(d.Digest), v.db.Dialect.Text(d.State), database.Micros(d.DeliverTime), v.db.Dialect.Short(d.content())}
 			},
 		},
 		{
 			1, "UPDATE deployments SET end_time = CAST($2 AS BIGINT) WHERE service_uid = $1 AND end_time = 0 AND number < (SELECT MAX(number) FROM deployments WHERE service_uid = $1)",
-			func(d *Deployment) []any { return []any{d.Service, Micros(d.DeliverTime)} },
+			func(d *Deployment) []any { return []any{d.Service, database.Micros(d.DeliverTime)} },
 		},
 		{
 			maxDeployments, "DELETE FROM deployments WHERE service_uid = $1 AND number <= (SELECT MAX(number) FROM deployments WHERE service_uid = $1) - CAST($2 AS BIGINT)",
@@ -125,7 +127,7 @@ func addDeployments(ctx context.Context, v View, tx *sql.Tx, list []Deployment) 
 		},
 	} {
 		of := slices.DeleteFunc(slices.Clone(list), func(d Deployment) bool { return last[d.Service] < step.from })
-		if err := execEach(ctx, tx, len(of), step.text, func(i int) []any { return step.args(&of[i]) }); err != nil {
+		if err := database.ExecEach(ctx, tx, len(of), step.text, func(i int) []any { return step.args(&of[i]) }); err != nil {
 			return fmt.Errorf("write deployments: %w", err)
 		}
 	}
@@ -133,23 +135,23 @@ func addDeployments(ctx context.Context, v View, tx *sql.Tx, list []Deployment) 
 }
 
 // addFirst begins the first deployments of services, which are sorted.
-func addFirst(ctx context.Context, v View, tx *sql.Tx, list []Deployment) error {
+func addFirst(ctx context.Context, v View, tx database.Tx, list []Deployment) error {
 	if len(list) == 0 {
 		return nil
 	}
 	const into = "INSERT INTO deployments (service_uid, number, digest, state, deliver_time, content_digest) "
-	if !v.dialect.arrays {
+	if !v.db.Dialect.Arrays {
 		const row = into + "SELECT $1, 1, $2, $3, $4, $5 WHERE EXISTS (SELECT 1 FROM resources WHERE uid = $1) ON CONFLICT DO NOTHING"
-		return execEach(ctx, tx, len(list), row, func(i int) []any {
+		return database.ExecEach(ctx, tx, len(list), row, func(i int) []any {
 			d := &list[i]
-			return []any{d.Service, v.dialect.short(d.Digest), v.dialect.text(d.State), Micros(d.DeliverTime), v.dialect.short(d.content())}
+			return []any{d.Service, v.db.Dialect.Short(d.Digest), v.db.Dialect.Text(d.State), database.Micros(d.DeliverTime), v.db.Dialect.Short(d.content())}
 		})
 	}
 	var services, digests, states, contents []string
 	var delivered []int64
 	for _, d := range list {
 		services, digests, states = append(services, d.Service), append(digests, d.Digest), append(states, string(d.State))
-		delivered, contents = append(delivered, Micros(d.DeliverTime)), append(contents, d.content())
+		delivered, contents = append(delivered, database.Micros(d.DeliverTime)), append(contents, d.content())
 	}
 	_, err := tx.ExecContext(ctx, into+"SELECT p.service, 1, p.digest, p.said, p.delivered, p.content"+
 		" FROM unnest(CAST($1 AS TEXT[]), CAST($2 AS TEXT[]), CAST($3 AS TEXT[]), CAST($4 AS BIGINT[]), CAST($5 AS TEXT[])) AS p (service, digest, said, delivered, content)"+
@@ -171,7 +173,7 @@ func (v View) lastNumbers(ctx context.Context, of []Deployment) (map[string]int6
 	for i, d := range of {
 		uids[i] = d.Service
 	}
-	return byKeys(ctx, v, "SELECT service_uid, CAST(MAX(number) AS BIGINT) FROM deployments WHERE service_uid IN ", uids, " GROUP BY service_uid", func(rows *sql.Rows) (uid string, number int64, err error) {
+	return database.ByKeys(ctx, v.db, "SELECT service_uid, CAST(MAX(number) AS BIGINT) FROM deployments WHERE service_uid IN ", uids, " GROUP BY service_uid", func(rows *sql.Rows) (uid string, number int64, err error) {
 		err = rows.Scan(&uid, &number)
 		return uid, number, err
 	})
@@ -184,7 +186,7 @@ func (t *Tx) keepDeployments(ctx context.Context, service string) error {
 		"UPDATE deployments SET end_time = CAST($2 AS BIGINT) WHERE service_uid = $1 AND end_time = 0",
 		"INSERT INTO deleted_services (uid, delete_time) VALUES ($1, $2) ON CONFLICT (uid) DO NOTHING",
 	} {
-		if _, err := t.tx.ExecContext(ctx, stmt, service, Micros(t.now)); err != nil {
+		if _, err := t.tx.ExecContext(ctx, stmt, service, database.Micros(t.tx.Now)); err != nil {
 			return fmt.Errorf("keep deployments: %w", err)
 		}
 	}
@@ -199,8 +201,8 @@ func (s *Store) ForgetDeleted(ctx context.Context, before time.Time) error {
 	for {
 		var uids []string
 		err := s.Read(ctx, func(ctx context.Context, v View) error {
-			rows, err := v.q.QueryContext(ctx, "SELECT uid FROM deleted_services WHERE delete_time < $1 ORDER BY delete_time LIMIT $2", Micros(before), forgetServices)
-			uids, err = collect(rows, err, func(rows *sql.Rows) (uid string, err error) {
+			rows, err := v.db.QueryContext(ctx, "SELECT uid FROM deleted_services WHERE delete_time < $1 ORDER BY delete_time LIMIT $2", database.Micros(before), forgetServices)
+			uids, err = database.Collect(rows, err, func(rows *sql.Rows) (uid string, err error) {
 				err = rows.Scan(&uid)
 				return uid, err
 			})
@@ -209,12 +211,12 @@ func (s *Store) ForgetDeleted(ctx context.Context, before time.Time) error {
 		if err != nil || len(uids) == 0 {
 			return err
 		}
-		err = s.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		err = s.Transact(ctx, func(ctx context.Context, tx database.Tx) error {
 			for _, stmt := range []string{
 				"DELETE FROM deployments WHERE service_uid = $1",
 				"DELETE FROM deleted_services WHERE uid = $1",
 			} {
-				if err := execEach(ctx, tx, len(uids), stmt, func(i int) []any { return []any{uids[i]} }); err != nil {
+				if err := database.ExecEach(ctx, tx, len(uids), stmt, func(i int) []any { return []any{uids[i]} }); err != nil {
 					return err
 				}
 			}
@@ -226,33 +228,23 @@ func (s *Store) ForgetDeleted(ctx context.Context, before time.Time) error {
 	}
 }
 
-// prepared has one statement run many times: most of the time of a short one goes into reading it.
-func prepared(ctx context.Context, tx *sql.Tx, text string, run func(*sql.Stmt) error) error {
-	stmt, err := tx.PrepareContext(ctx, text)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = stmt.Close() }() // ends with the transaction anyway
-	return run(stmt)
-}
-
 // beginDeployments adds deployments, with what their clusters said before the hub did: an agent that is quick reports
 // first, and never again if it has no more to say.
-func (s *Store) beginDeployments(ctx context.Context, tx *sql.Tx, begun []Deployment, stepsOf func(Report) ([]Step, error)) (healthy []became, err error) {
+func (s *Store) beginDeployments(ctx context.Context, tx database.Tx, begun []Deployment, stepsOf func(Report) ([]Step, error)) (healthy []became, err error) {
 	if len(begun) == 0 {
 		return nil, nil
 	}
-	if err := s.dialect.lock(ctx, tx, s.dialect.lockBegun); err != nil {
+	if err := tx.Lock(ctx, s.Dialect.LockBegun); err != nil {
 		return nil, err
 	}
-	if err := addDeployments(ctx, View{tx, &s.dialect}, tx, begun); err != nil {
+	if err := addDeployments(ctx, viewOver(tx.View()), tx, begun); err != nil {
 		return nil, err
 	}
 	since := make(map[string]time.Time, len(begun))
 	for _, d := range begun {
 		since[d.Service] = d.DeliverTime
 	}
-	said, err := View{tx, &s.dialect}.Reports(ctx, sortedKeys(since))
+	said, err := viewOver(tx.View()).Reports(ctx, database.SortedKeys(since))
 	if err != nil {
 		return nil, err
 	}
@@ -267,7 +259,7 @@ func (s *Store) beginDeployments(ctx context.Context, tx *sql.Tx, begun []Deploy
 			all = append(all, step)
 		}
 	}
-	return s.dialect.stepDeployments(ctx, tx, all)
+	return stepDeployments(ctx, tx, all)
 }
 
 // notBefore moves a time, if it is one, to the moment from which it counts.
@@ -280,22 +272,22 @@ func notBefore(t, begin time.Time) time.Time {
 
 // stepDeployments notes how far the current deployments of services are. The first time counts. stepDeployments returns
 // the deployments that became healthy.
-func (d *dialect) stepDeployments(ctx context.Context, tx *sql.Tx, steps []Step) (healthy []became, err error) {
+func stepDeployments(ctx context.Context, tx database.Tx, steps []Step) (healthy []became, err error) {
 	if len(steps) == 0 {
 		return nil, nil
 	}
 	steps = slices.SortedStableFunc(slices.Values(steps), func(a, b Step) int { return cmp.Compare(a.Service, b.Service) })
-	if d.arrays && !stepsTwice(steps) {
+	if tx.Dialect.Arrays && !stepsTwice(steps) {
 		return stepTogether(ctx, tx, steps)
 	}
 	var well []Step // which may have become healthy
-	err = prepared(ctx, tx, "UPDATE deployments SET apply_time = CASE WHEN apply_time = 0 THEN CAST($3 AS BIGINT) ELSE apply_time END,"+
+	err = database.Prepared(ctx, tx, "UPDATE deployments SET apply_time = CASE WHEN apply_time = 0 THEN CAST($3 AS BIGINT) ELSE apply_time END,"+
 		" healthy_time = CASE WHEN healthy_time = 0 THEN CAST($4 AS BIGINT) ELSE healthy_time END, outcome = CAST($5 AS TEXT), message = CAST($6 AS TEXT)"+
 		" WHERE service_uid = $1 AND digest = $2 AND end_time = 0"+
 		" AND (apply_time = 0 AND CAST($3 AS BIGINT) <> 0 OR healthy_time = 0 AND CAST($4 AS BIGINT) <> 0 OR outcome <> CAST($5 AS TEXT) OR message <> CAST($6 AS TEXT))",
 		func(stmt *sql.Stmt) error {
 			for _, p := range steps {
-				written, err := hasWritten(stmt.ExecContext(ctx, p.Service, d.short(p.Digest), Micros(p.Apply), Micros(p.Healthy), p.Outcome, p.Message))
+				written, err := hasWritten(stmt.ExecContext(ctx, p.Service, tx.Dialect.Short(p.Digest), database.Micros(p.Apply), database.Micros(p.Healthy), p.Outcome, p.Message))
 				if err != nil {
 					return fmt.Errorf("write deployment: %w", err)
 				}
@@ -312,9 +304,9 @@ func (d *dialect) stepDeployments(ctx context.Context, tx *sql.Tx, steps []Step)
 	for i, p := range well {
 		uids[i] = p.Service
 	}
-	now, err := View{tx, d}.LastDeployments(ctx, uids)
+	now, err := viewOver(tx.View()).LastDeployments(ctx, uids)
 	for _, p := range well {
-		if d := now[p.Service]; d.Digest == p.Digest && d.HealthyTime.Equal(FromMicros(Micros(p.Healthy))) {
+		if d := now[p.Service]; d.Digest == p.Digest && d.HealthyTime.Equal(database.FromMicros(database.Micros(p.Healthy))) {
 			healthy = append(healthy, became{d, p.Trace})
 		}
 	}
@@ -336,13 +328,13 @@ func stepsTwice(steps []Step) bool {
 
 // stepTogether is stepDeployments in one statement. Rows are locked in the order of services, so that consoles can't
 // wait for each other.
-func stepTogether(ctx context.Context, tx *sql.Tx, steps []Step) (healthy []became, err error) {
+func stepTogether(ctx context.Context, tx database.Tx, steps []Step) (healthy []became, err error) {
 	var services, digests, outcomes, messages []string
 	var applies, healths []int64
 	of := make(map[[2]string]Step, len(steps))
 	for _, p := range steps {
 		services, digests, outcomes, messages = append(services, p.Service), append(digests, p.Digest), append(outcomes, p.Outcome), append(messages, p.Message)
-		applies, healths = append(applies, Micros(p.Apply)), append(healths, Micros(p.Healthy))
+		applies, healths = append(applies, database.Micros(p.Apply)), append(healths, database.Micros(p.Healthy))
 		of[[2]string{p.Service, p.Digest}] = p
 	}
 	rows, err := tx.QueryContext(ctx, "UPDATE deployments SET apply_time = CASE WHEN apply_time = 0 THEN step.applied ELSE apply_time END,"+
@@ -353,13 +345,13 @@ func stepTogether(ctx context.Context, tx *sql.Tx, steps []Step) (healthy []beca
 		" WHERE service_uid = step.service AND number = step.nth"+
 		" AND (apply_time = 0 AND step.applied <> 0 OR healthy_time = 0 AND step.well <> 0 OR outcome <> step.said OR message <> step.words)"+
 		" RETURNING "+deploymentColumns, services, digests, applies, healths, outcomes, messages)
-	changed, err := collect(rows, err, scanDeployment)
+	changed, err := database.Collect(rows, err, scanDeployment)
 	if err != nil {
 		return nil, fmt.Errorf("write deployments: %w", err)
 	}
 	for _, d := range changed {
 		p := of[[2]string{d.Service, d.Digest}]
-		if !d.HealthyTime.IsZero() && d.HealthyTime.Equal(FromMicros(Micros(p.Healthy))) {
+		if !d.HealthyTime.IsZero() && d.HealthyTime.Equal(database.FromMicros(database.Micros(p.Healthy))) {
 			healthy = append(healthy, became{d, p.Trace})
 		}
 	}
@@ -378,7 +370,7 @@ func (s *Store) OnHealthy(healthy func(d Deployment, trace string)) { s.healthy 
 
 // LastRevisions returns who wrote services last, and how, by uid: Author and Action only.
 func (v View) LastRevisions(ctx context.Context, services []string) (map[string]Revision, error) {
-	return byKey(ctx, v, "SELECT r.uid, v.author, v.action FROM resources r JOIN revisions v ON v.uid = r.uid AND v.revision = r.revision WHERE r.uid IN ", services,
+	return database.ByKey(ctx, v.db, "SELECT r.uid, v.author, v.action FROM resources r JOIN revisions v ON v.uid = r.uid AND v.revision = r.revision WHERE r.uid IN ", services,
 		func(rows *sql.Rows) (uid string, last Revision, err error) {
 			err = rows.Scan(&uid, &last.Author, &last.Action)
 			return uid, last, err
@@ -388,10 +380,10 @@ func (v View) LastRevisions(ctx context.Context, services []string) (map[string]
 // History returns up to limit revisions of the resource that has a name, or had it last, below a revision and the
 // newest first; 0: from the newest on.
 func (v View) History(ctx context.Context, ref Ref, before int64, limit int) ([]Revision, error) {
-	rows, err := v.q.QueryContext(ctx, "SELECT uid, revision, action, author, time, labels, spec FROM revisions"+
+	rows, err := v.db.QueryContext(ctx, "SELECT uid, revision, action, author, time, labels, spec FROM revisions"+
 		" WHERE uid = (SELECT uid FROM revisions WHERE kind = $1 AND name = $2 ORDER BY time DESC, revision DESC LIMIT 1)"+
 		" AND (CAST($3 AS BIGINT) = 0 OR revision < CAST($3 AS BIGINT)) ORDER BY revision DESC LIMIT $4", ref.Kind, ref.Name, before, limit)
-	return collect(rows, err, scanRevision)
+	return database.Collect(rows, err, scanRevision)
 }
 
 // releasing asks in the words of the index resources_releasing: without it, each push reads all services of its source.
@@ -400,8 +392,8 @@ const releasing = "SELECT " + resourceColumns + " FROM refs f JOIN resources r O
 
 // Releasing returns the services of a source whose pin goes by itself.
 func (v View) Releasing(ctx context.Context, source string) ([]Resource, error) {
-	rows, err := v.q.QueryContext(ctx, releasing, KindSource, source)
-	return collect(rows, err, func(rows *sql.Rows) (Resource, error) { return scanResource(rows) })
+	rows, err := v.db.QueryContext(ctx, releasing, KindSource, source)
+	return database.Collect(rows, err, func(rows *sql.Rows) (Resource, error) { return scanResource(rows) })
 }
 
 // ending asks in the words of the index resources_ending.
@@ -409,14 +401,14 @@ const ending = "SELECT " + resourceColumns + ` FROM resources r WHERE r.kind IN 
 
 // Ending returns the services, projects and clusters with a lever that ends by its own time, and maybe others.
 func (v View) Ending(ctx context.Context) ([]Resource, error) {
-	rows, err := v.q.QueryContext(ctx, ending)
-	return collect(rows, err, func(rows *sql.Rows) (Resource, error) { return scanResource(rows) })
+	rows, err := v.db.QueryContext(ctx, ending)
+	return database.Collect(rows, err, func(rows *sql.Rows) (Resource, error) { return scanResource(rows) })
 }
 
 // Waiting returns the services of a cluster whose text names a service behind dependsOn: those that wait for it, and
 // maybe others.
 func (v View) Waiting(ctx context.Context, cluster, name string) ([]Resource, error) {
-	rows, err := v.q.QueryContext(ctx, "SELECT "+resourceColumns+" FROM refs f JOIN resources r ON r.uid = f.uid"+
+	rows, err := v.db.QueryContext(ctx, "SELECT "+resourceColumns+" FROM refs f JOIN resources r ON r.uid = f.uid"+
 		" WHERE f.kind = $1 AND f.name = $2 AND r.kind = 'service' AND r.spec LIKE $3 ORDER BY r.name", KindCluster, cluster, `%"dependsOn":%"`+name+`"%`)
-	return collect(rows, err, func(rows *sql.Rows) (Resource, error) { return scanResource(rows) })
+	return database.Collect(rows, err, func(rows *sql.Rows) (Resource, error) { return scanResource(rows) })
 }

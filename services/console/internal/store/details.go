@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"time"
+
+	"fairlead.dev/services/console/internal/store/database"
 )
 
 // DetailKind is what a detail tells.
@@ -27,11 +29,11 @@ type Detail struct {
 
 // Details returns what is kept of one kind, by service uid.
 func (v View) Details(ctx context.Context, kind DetailKind, services []string) (map[string]Detail, error) {
-	return byKey(ctx, v, "SELECT service_uid, digest, time, data FROM service_details WHERE kind = '"+string(kind)+"' AND service_uid IN ", services,
+	return database.ByKey(ctx, v.db, "SELECT service_uid, digest, time, data FROM service_details WHERE kind = '"+string(kind)+"' AND service_uid IN ", services,
 		func(rows *sql.Rows) (uid string, d Detail, err error) {
 			var us int64
 			err = rows.Scan(&uid, &d.Digest, &us, &d.Data)
-			d.Time = FromMicros(us)
+			d.Time = database.FromMicros(us)
 			return uid, d, err
 		})
 }
@@ -40,5 +42,5 @@ func (v View) Details(ctx context.Context, kind DetailKind, services []string) (
 func (s *Store) PutDetail(ctx context.Context, kind DetailKind, service string, d Detail) error {
 	return s.eachStatus(ctx, Touched{}, 1, "INSERT INTO service_details (service_uid, kind, digest, time, data) SELECT $1, $2, $3, $4, $5 WHERE EXISTS (SELECT 1 FROM resources WHERE uid = $1)"+
 		" ON CONFLICT (service_uid, kind) DO UPDATE SET digest = excluded.digest, time = excluded.time, data = excluded.data",
-		func(int) []any { return []any{service, string(kind), d.Digest, Micros(d.Time), d.Data} })
+		func(int) []any { return []any{service, string(kind), d.Digest, database.Micros(d.Time), d.Data} })
 }

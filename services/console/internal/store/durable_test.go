@@ -2,7 +2,6 @@ package store_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"maps"
@@ -252,8 +251,7 @@ func TestPowerLossKeepsWhatWasAcknowledged(t *testing.T) {
 func TestSQLiteSyncsEachCommitOnEveryConnection(t *testing.T) {
 	t.Parallel()
 	s := opener(t, "sqlite:"+filepath.Join(t.TempDir(), "console.db"))(store.Options{})
-	write, read := s.Pools()
-	for pool, db := range map[string]*sql.DB{"write": write, "read": read} {
+	for pool, db := range s.Databases() {
 		for range db.Stats().MaxOpenConnections { // all at once, so each is another one
 			conn, err := db.Conn(t.Context())
 			if err != nil {
@@ -269,7 +267,7 @@ func TestSQLiteSyncsEachCommitOnEveryConnection(t *testing.T) {
 				got[pragma] = value
 			}
 			want := map[string]string{"journal_mode": "wal", "synchronous": "2", "query_only": "0"}
-			if pool == "read" {
+			if pool == "catalog_read" {
 				want["query_only"] = "1"
 			}
 			if !maps.Equal(got, want) {

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"fairlead.dev/services/console/internal/store/database"
 )
 
 const (
@@ -58,7 +60,7 @@ func EventID(parts ...string) string {
 }
 
 // NewEventID is one that no other event has.
-func NewEventID() string { return newID() }
+func NewEventID() string { return database.NewID() }
 
 // OnEvents has told called after each commit of events by this console. told must not block.
 func (s *Store) OnEvents(told func()) { s.told = told }
@@ -81,7 +83,7 @@ func (s *Store) AddEvents(ctx context.Context, events ...Event) error {
 	if len(events) == 0 {
 		return nil
 	}
-	err := s.transact(ctx, func(ctx context.Context, tx *sql.Tx) error { return s.insertEvents(ctx, tx, events) })
+	err := s.Transact(ctx, func(ctx context.Context, tx database.Tx) error { return s.insertEvents(ctx, tx, events) })
 	if err == nil {
 		s.tellEvents(events)
 	}
@@ -89,22 +91,22 @@ func (s *Store) AddEvents(ctx context.Context, events ...Event) error {
 }
 
 // insertEvents comes last in a transaction: the lock is one that others wait for, with locks on rows of their own.
-func (s *Store) insertEvents(ctx context.Context, tx *sql.Tx, events []Event) error {
+func (s *Store) insertEvents(ctx context.Context, tx database.Tx, events []Event) error {
 	if len(events) == 0 {
 		return nil
 	}
 	// Until the commit: numbers are then visible in their order, and who read up to one has all before it.
-	if err := s.dialect.lock(ctx, tx, s.dialect.lockEvents); err != nil {
+	if err := tx.Lock(ctx, s.Dialect.LockEvents); err != nil {
 		return err
 	}
-	t := &Tx{View: View{tx, &s.dialect}, tx: tx, store: s}
+	t := s.txOver(tx)
 	weight, err := t.membersWeight(ctx)
 	if err != nil {
 		return err
 	}
-	err = insert(ctx, t, "INSERT INTO events (id, time, type, cluster, service, event, members, weight) VALUES ON CONFLICT (id) DO NOTHING", events, func(e Event) []any {
+	err = database.Insert(ctx, t.tx, "INSERT INTO events (id, time, type, cluster, service, event, members, weight) VALUES ON CONFLICT (id) DO NOTHING", events, func(e Event) []any {
 		weight += int64(len(e.Members))
-		return []any{e.ID, Micros(e.Time), e.Type, e.Cluster, e.Service, s.dialect.text(e.Event), e.Members, weight}
+		return []any{e.ID, database.Micros(e.Time), e.Type, e.Cluster, e.Service, s.Dialect.Text(e.Event), e.Members, weight}
 	})
 	if err != nil {
 		return fmt.Errorf("insert events: %w", err)
@@ -112,7 +114,7 @@ func (s *Store) insertEvents(ctx context.Context, tx *sql.Tx, events []Event) er
 	if err := t.trimMembers(ctx, weight); err != nil {
 		return err
 	}
-	return t.trimEvents(ctx, s.clock())
+	return t.trimEvents(ctx, s.Clock())
 }
 
 // membersWeight is how many bytes of members came up to the last event that has some. The weight of the kept events is
@@ -158,7 +160,7 @@ func (t *Tx) trimMembers(ctx context.Context, weight int64) error {
 // what goes is all up to a number.
 func (t *Tx) trimEvents(ctx context.Context, now time.Time) error {
 	var last sql.NullInt64
-	err := t.tx.QueryRowContext(ctx, "SELECT MAX(seq) FROM (SELECT seq FROM events WHERE time < $1 ORDER BY time LIMIT $2) old", Micros(now.Add(-EventsKeep)), eventTrim).Scan(&last)
+	err := t.tx.QueryRowContext(ctx, "SELECT MAX(seq) FROM (SELECT seq FROM events WHERE time < $1 ORDER BY time LIMIT $2) old", database.Micros(now.Add(-EventsKeep)), eventTrim).Scan(&last)
 	if err != nil {
 		return fmt.Errorf("find old events: %w", err)
 	}
@@ -175,7 +177,7 @@ func (t *Tx) trimEvents(ctx context.Context, now time.Time) error {
 	if gone <= 0 {
 		return nil
 	}
-	res, err := t.tx.ExecContext(ctx, "DELETE FROM events WHERE seq <= $1 AND (time < $2 OR seq <= $3)", gone, Micros(now.Add(-EventsKeep)), over)
+	res, err := t.tx.ExecContext(ctx, "DELETE FROM events WHERE seq <= $1 AND (time < $2 OR seq <= $3)", gone, database.Micros(now.Add(-EventsKeep)), over)
 	if err != nil {
 		return fmt.Errorf("trim events: %w", err)
 	}
@@ -190,7 +192,7 @@ func (t *Tx) trimEvents(ctx context.Context, now time.Time) error {
 
 // EventsEnd is the number of the last event that was there; 0: there was none.
 func (v View) EventsEnd(ctx context.Context) (seq int64, err error) {
-	if err = v.q.QueryRowContext(ctx, "SELECT MAX(seq) FROM (SELECT MAX(seq) AS seq FROM events UNION ALL SELECT seq FROM events_gone) ends").Scan(&seq); err != nil {
+	if err = v.db.QueryRowContext(ctx, "SELECT MAX(seq) FROM (SELECT MAX(seq) AS seq FROM events UNION ALL SELECT seq FROM events_gone) ends").Scan(&seq); err != nil {
 		return 0, fmt.Errorf("read end of events: %w", err)
 	}
 	return seq, nil
@@ -198,7 +200,7 @@ func (v View) EventsEnd(ctx context.Context) (seq int64, err error) {
 
 // EventsGone is the number of the last event that was trimmed.
 func (v View) EventsGone(ctx context.Context) (seq int64, err error) {
-	if err = v.q.QueryRowContext(ctx, "SELECT seq FROM events_gone").Scan(&seq); err != nil {
+	if err = v.db.QueryRowContext(ctx, "SELECT seq FROM events_gone").Scan(&seq); err != nil {
 		return 0, fmt.Errorf("read beginning of events: %w", err)
 	}
 	return seq, nil
@@ -221,7 +223,7 @@ func (q EventQuery) where(first string, seq int64) (string, []any) {
 		}
 	}
 	if !q.Since.IsZero() {
-		args = append(args, Micros(q.Since))
+		args = append(args, database.Micros(q.Since))
 		where += fmt.Sprintf(" AND time >= $%d", len(args))
 	}
 	return where, args
@@ -300,7 +302,7 @@ func (v View) eventsOf(ctx context.Context, q EventQuery, first, order string, c
 // events returns up to limit events, at least one if there is one and else no more than maxMembersRead of members, and
 // whether there may be more.
 func (v View) events(ctx context.Context, where string, args []any, limit int) (list []Event, more bool, err error) {
-	rows, err := v.q.QueryContext(ctx, fmt.Sprintf("SELECT seq, id, time, type, cluster, service, event, members FROM events WHERE %s LIMIT %d", where, limit), args...)
+	rows, err := v.db.QueryContext(ctx, fmt.Sprintf("SELECT seq, id, time, type, cluster, service, event, members FROM events WHERE %s LIMIT %d", where, limit), args...)
 	if err != nil {
 		return nil, false, fmt.Errorf("read events: %w", err)
 	}
@@ -308,10 +310,10 @@ func (v View) events(ctx context.Context, where string, args []any, limit int) (
 	for weight := 0; weight <= maxMembersRead && rows.Next(); {
 		var e Event
 		var at int64
-		if err := rows.Scan(&e.Seq, &e.ID, &at, &e.Type, &e.Cluster, &e.Service, unpackInto(&e.Event), &e.Members); err != nil {
+		if err := rows.Scan(&e.Seq, &e.ID, &at, &e.Type, &e.Cluster, &e.Service, database.UnpackInto(&e.Event), &e.Members); err != nil {
 			return nil, false, fmt.Errorf("read events: %w", err)
 		}
-		e.Time = FromMicros(at)
+		e.Time = database.FromMicros(at)
 		list = append(list, e)
 		if weight += len(e.Members); weight > maxMembersRead {
 			more = true

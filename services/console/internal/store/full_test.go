@@ -23,7 +23,7 @@ func TestAFullDiskIsSaidUntilAWriteSucceeds(t *testing.T) {
 	limit := func(pages int) {
 		t.Helper()
 		var is int
-		if err := s.write.QueryRowContext(t.Context(), "PRAGMA max_page_count("+strconv.Itoa(pages)+")").Scan(&is); err != nil {
+		if err := s.Databases()["catalog"].QueryRowContext(t.Context(), "PRAGMA max_page_count("+strconv.Itoa(pages)+")").Scan(&is); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -68,10 +68,10 @@ func TestAFullDiskOfAReadIsNoFailedWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	var is int
-	if err := s.write.QueryRowContext(t.Context(), "PRAGMA max_page_count(1)").Scan(&is); err != nil {
+	if err := s.Databases()["catalog"].QueryRowContext(t.Context(), "PRAGMA max_page_count(1)").Scan(&is); err != nil {
 		t.Fatal(err)
 	}
-	_, full := s.write.ExecContext(t.Context(), "CREATE TABLE large AS SELECT zeroblob(1048576)")
+	_, full := s.Databases()["catalog"].ExecContext(t.Context(), "CREATE TABLE large AS SELECT zeroblob(1048576)")
 	err = s.Read(t.Context(), func(context.Context, View) error { return full })
 	if !errors.Is(err, ErrDiskFull) {
 		t.Fatalf("got %v of %v", err, full)

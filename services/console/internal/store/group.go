@@ -2,12 +2,13 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"fairlead.dev/services/console/internal/store/database"
 )
 
 // Writers that wait at the same time share one transaction, and so one commit: making a commit durable
@@ -35,7 +36,7 @@ type write struct {
 // Write calls fn and commits what it did, or nothing if fn returns an error. author is who the
 // revisions are recorded for. fn's context is not the caller's: it may outlive that, but not Write.
 func (s *Store) Write(ctx context.Context, author string, fn func(context.Context, *Tx) error) error {
-	ctx, cancel := context.WithTimeout(ctx, opTimeout)
+	ctx, cancel := context.WithTimeout(ctx, database.MaxWrite)
 	defer cancel()
 	w := &write{ctx: ctx, author: author, fn: fn, done: make(chan struct{})}
 	s.enqueue(w)
@@ -43,7 +44,7 @@ func (s *Store) Write(ctx context.Context, author string, fn func(context.Contex
 	case <-w.done:
 	case <-ctx.Done():
 		if s.withdraw(w) {
-			return fmt.Errorf("begin write: %w", s.classify(ctx.Err()))
+			return fmt.Errorf("begin write: %w", s.Classify(ctx.Err()))
 		}
 		<-w.done // the write runs, and uses what belongs to the caller
 	}
@@ -102,9 +103,9 @@ func (s *Store) commit(group []*write) (rest []*write) {
 	var tx Tx
 	var events []Event
 	began := s.now()
-	err := s.transact(ctx, func(ctx context.Context, sqlTx *sql.Tx) error {
-		tx = Tx{View: View{sqlTx, &s.dialect}, tx: sqlTx, store: s}
-		if err := sqlTx.QueryRowContext(ctx, s.dialect.lockLog).Scan(&tx.seq); err != nil {
+	err := s.Transact(ctx, func(ctx context.Context, over database.Tx) error {
+		tx = s.txOver(over)
+		if err := over.QueryRowContext(ctx, s.Dialect.LockLog).Scan(&tx.seq); err != nil {
 			return fmt.Errorf("lock catalog: %w", err)
 		}
 		for begin := time.Now(); ran < len(group) && (ran == 0 || time.Since(begin) < groupTime); {
@@ -119,14 +120,13 @@ func (s *Store) commit(group []*write) (rest []*write) {
 		if err := tx.finish(ctx); err != nil {
 			return err
 		}
-		return s.insertEvents(ctx, sqlTx, events)
+		return s.insertEvents(ctx, over, events)
 	})
 	if ran == 0 {
 		ran = len(group) // the transaction did not begin
 	}
 	if err == nil {
-		end := s.now()
-		s.lastWrite.Store(&Written{Time: end, Took: end.Sub(began)})
+		s.NoteWrite(began)
 		s.tell(&tx, events)
 	}
 	for _, w := range group[:ran] {
@@ -157,7 +157,7 @@ func (t *Tx) run(ctx context.Context, w *write, shared bool) error {
 		return w.err
 	}
 	if err := w.ctx.Err(); err != nil {
-		w.err = fmt.Errorf("begin write: %w", t.store.classify(err))
+		w.err = fmt.Errorf("begin write: %w", t.store.Classify(err))
 		return nil
 	}
 	seq, changed := t.seq, t.changed
@@ -167,7 +167,7 @@ func (t *Tx) run(ctx context.Context, w *write, shared bool) error {
 	t.call(ctx, w)
 	end := "RELEASE SAVEPOINT write_of_group"
 	if w.err != nil {
-		w.err = t.store.classify(w.err)
+		w.err = t.store.Classify(w.err)
 		if errors.Is(w.err, ErrUnavailable) {
 			return w.err // the effects of the write may be gone with all of the transaction, or may not
 		}
@@ -185,7 +185,7 @@ func (t *Tx) run(ctx context.Context, w *write, shared bool) error {
 // fn did and nothing else; err is one of the database.
 func (t *Tx) Try(ctx context.Context, author string, fn func(context.Context, *Tx) error) (refused, err error) {
 	part := *t
-	part.author, part.events, part.telling = author, nil, nil
+	part.tx.Author, part.events, part.telling = author, nil, nil
 	if _, err := t.tx.ExecContext(ctx, "SAVEPOINT part_of_write"); err != nil {
 		return nil, fmt.Errorf("begin part of write: %w", err)
 	}
@@ -193,7 +193,7 @@ func (t *Tx) Try(ctx context.Context, author string, fn func(context.Context, *T
 	if refused = fn(ctx, &part); refused == nil {
 		t.seq, t.changed, t.touched, t.healthy, t.reconfigured = part.seq, part.changed, part.touched, part.healthy, part.reconfigured
 		t.events, t.telling = append(t.events, part.events...), append(t.telling, part.telling...)
-	} else if refused = t.store.classify(refused); errors.Is(refused, ErrUnavailable) {
+	} else if refused = t.store.Classify(refused); errors.Is(refused, ErrUnavailable) {
 		return nil, refused
 	} else {
 		end = "ROLLBACK TO SAVEPOINT part_of_write"
@@ -213,8 +213,8 @@ func (t *Tx) call(ctx context.Context, w *write) {
 			w.err = errPanicked
 		}
 	}()
-	t.author = w.author
-	t.now = t.store.clock() // not before the lock: a revocation is later than what it waited for
+	t.tx.Author = w.author
+	t.tx.Now = t.store.Clock() // not before the lock: a revocation is later than what it waited for
 	t.events, t.telling, t.reconfigured = nil, nil, nil
 	if w.err = w.fn(ctx, t); w.err == nil {
 		w.err = t.insertAudit(ctx, t.events)
@@ -227,7 +227,7 @@ func together(group []*write) (context.Context, context.CancelFunc) {
 	if len(group) == 1 {
 		return context.WithCancel(group[0].ctx)
 	}
-	timed, release := context.WithTimeout(context.Background(), opTimeout)
+	timed, release := context.WithTimeout(context.Background(), database.MaxWrite)
 	ctx, cancel := context.WithCancelCause(timed)
 	var left atomic.Int64
 	left.Store(int64(len(group)))

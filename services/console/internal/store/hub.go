@@ -6,6 +6,8 @@ import (
 	"context"
 	"database/sql"
 	"slices"
+
+	"fairlead.dev/services/console/internal/store/database"
 )
 
 // HubRef is a ref of a source, by its uid.
@@ -13,7 +15,7 @@ type HubRef struct{ Source, Ref string }
 
 // Hub returns the hub truths of services, as JSON by uid.
 func (v View) Hub(ctx context.Context, uids []string) (map[string][]byte, error) {
-	return byKey(ctx, v, selectHub+" IN ", uids, scanHub)
+	return database.ByKey(ctx, v.db, selectHub+" IN ", uids, scanHub)
 }
 
 // HubWithin returns the hub truths of all services whose uids are in a range, as JSON by uid.
@@ -24,13 +26,13 @@ func (v View) HubWithin(ctx context.Context, uids Range) (map[string][]byte, err
 const selectHub = "SELECT service_uid, state FROM hub WHERE service_uid"
 
 func scanHub(rows *sql.Rows) (uid string, state []byte, err error) {
-	err = rows.Scan(&uid, unpackInto(&state))
+	err = rows.Scan(&uid, database.UnpackInto(&state))
 	return uid, state, err
 }
 
 // HubRefs returns what is known of all refs of sources, by uid, as JSON.
 func (v View) HubRefs(ctx context.Context, sources []string) (map[HubRef][]byte, error) {
-	return byKey(ctx, v, "SELECT source_uid, ref, state FROM hub_refs WHERE source_uid IN ", sources, func(rows *sql.Rows) (k HubRef, state []byte, err error) {
+	return database.ByKey(ctx, v.db, "SELECT source_uid, ref, state FROM hub_refs WHERE source_uid IN ", sources, func(rows *sql.Rows) (k HubRef, state []byte, err error) {
 		return k, state, rows.Scan(&k.Source, &k.Ref, &state)
 	})
 }
@@ -46,17 +48,17 @@ func (s *Store) PutHub(ctx context.Context, states, read map[string][]byte, valu
 	if len(states) == 0 {
 		return nil, nil
 	}
-	uids := sortedKeys(states)
+	uids := database.SortedKeys(states)
 	var healthy []became
 	var wrote []Touch
 	touched := Touched{Services: uids}
-	err = s.status(ctx, &touched, events, func(ctx context.Context, tx *sql.Tx) (kept map[ReportKey]bool, err error) {
+	err = s.status(ctx, &touched, events, func(ctx context.Context, tx database.Tx) (kept map[ReportKey]bool, err error) {
 		if len(begun) > 0 { // before any row: a console of an earlier version that writes the same ones takes it first
-			if err := s.dialect.lock(ctx, tx, s.dialect.lockBegun); err != nil {
+			if err := tx.Lock(ctx, s.Dialect.LockBegun); err != nil {
 				return nil, err
 			}
 		}
-		changed, err := (View{tx, &s.dialect}).toldAsBefore(ctx, events)
+		changed, err := viewOver(tx.View()).toldAsBefore(ctx, events)
 		if err != nil {
 			return nil, err
 		}
@@ -86,7 +88,7 @@ func (v View) toldAsBefore(ctx context.Context, events []Event) (changed map[str
 			told[e.Of.Service] = e.Revision
 		}
 	}
-	is, err := byKey(ctx, v, "SELECT uid, revision FROM resources WHERE uid IN ", sortedKeys(told),
+	is, err := database.ByKey(ctx, v.db, "SELECT uid, revision FROM resources WHERE uid IN ", database.SortedKeys(told),
 		func(rows *sql.Rows) (uid string, revision int64, err error) {
 			err = rows.Scan(&uid, &revision)
 			return uid, revision, err
@@ -110,9 +112,9 @@ func hubsTold(uids []string, kept map[ReportKey]bool, values map[string]any) (t 
 
 // putHub writes hub truths, as putReports does reports, and returns those that it wrote, where consoles share the
 // database with their touches.
-func (s *Store) putHub(ctx context.Context, tx *sql.Tx, uids []string, states, read map[string][]byte) (kept map[ReportKey]bool, wrote []Touch, err error) {
+func (s *Store) putHub(ctx context.Context, tx database.Tx, uids []string, states, read map[string][]byte) (kept map[ReportKey]bool, wrote []Touch, err error) {
 	kept = make(map[ReportKey]bool, len(uids))
-	if s.dialect.arrays {
+	if s.Dialect.Arrays {
 		wrote, err = s.putHubTogether(ctx, tx, uids, states, read)
 		for _, t := range wrote {
 			kept[ReportKey{Service: t.UID}] = true
@@ -120,18 +122,18 @@ func (s *Store) putHub(ctx context.Context, tx *sql.Tx, uids []string, states, r
 		return kept, wrote, err
 	}
 	// Nobody else writes until the commit. The same truth may be stored in several ways, so the database can't compare.
-	stored, err := (View{tx, &s.dialect}).Hub(ctx, slices.DeleteFunc(slices.Clone(uids), func(uid string) bool { return read[uid] == nil }))
+	stored, err := viewOver(tx.View()).Hub(ctx, slices.DeleteFunc(slices.Clone(uids), func(uid string) bool { return read[uid] == nil }))
 	if err != nil {
 		return nil, nil, err
 	}
-	err = prepared(ctx, tx, "INSERT INTO hub (service_uid, state, touch_time) VALUES ($1, $2, "+s.dialect.now+")"+
+	err = database.Prepared(ctx, tx, "INSERT INTO hub (service_uid, state, touch_time) VALUES ($1, $2, "+s.Dialect.Now+")"+
 		" ON CONFLICT (service_uid) DO UPDATE SET state = excluded.state, touch_time = excluded.touch_time WHERE $3", func(stmt *sql.Stmt) error {
 		for _, uid := range uids {
 			was, known := stored[uid]
 			if known && !bytes.Equal(was, read[uid]) {
 				continue
 			}
-			written, err := hasWritten(stmt.ExecContext(ctx, uid, s.dialect.text(states[uid]), known))
+			written, err := hasWritten(stmt.ExecContext(ctx, uid, s.Dialect.Text(states[uid]), known))
 			if err != nil {
 				return err
 			}
@@ -146,7 +148,7 @@ func (s *Store) putHub(ctx context.Context, tx *sql.Tx, uids []string, states, r
 
 // putHubTogether is putHub in a statement for those that are new and one for the others. Rows are locked in the order
 // of services, so that consoles can't wait for each other.
-func (s *Store) putHubTogether(ctx context.Context, tx *sql.Tx, uids []string, states, read map[string][]byte) (wrote []Touch, err error) {
+func (s *Store) putHubTogether(ctx context.Context, tx database.Tx, uids []string, states, read map[string][]byte) (wrote []Touch, err error) {
 	var added, addedStates, changed, changedStates, was []string
 	for _, uid := range uids {
 		if before, known := read[uid]; known {
@@ -157,12 +159,12 @@ func (s *Store) putHubTogether(ctx context.Context, tx *sql.Tx, uids []string, s
 	}
 	write := func(statement string, args ...any) error {
 		rows, err := tx.QueryContext(ctx, statement+" RETURNING service_uid, touch_time", args...)
-		part, err := collect(rows, err, touchIn(hubTable))
+		part, err := database.Collect(rows, err, touchIn(hubTable))
 		wrote = append(wrote, part...)
 		return err
 	}
 	if len(changed) > 0 {
-		err := write("UPDATE hub SET state = new.said, touch_time = "+s.dialect.now+
+		err := write("UPDATE hub SET state = new.said, touch_time = "+s.Dialect.Now+
 			" FROM (SELECT p.uid, p.said FROM unnest(CAST($1 AS TEXT[]), CAST($2 AS TEXT[]), CAST($3 AS TEXT[])) AS p (uid, said, was)"+
 			" JOIN hub h ON h.service_uid = p.uid AND h.state = p.was ORDER BY h.service_uid FOR UPDATE OF h) new"+
 			" WHERE service_uid = new.uid", changed, changedStates, was)
@@ -173,7 +175,7 @@ func (s *Store) putHubTogether(ctx context.Context, tx *sql.Tx, uids []string, s
 	if len(added) == 0 {
 		return wrote, nil
 	}
-	err = write("INSERT INTO hub (service_uid, state, touch_time) SELECT uid, said, "+s.dialect.now+
+	err = write("INSERT INTO hub (service_uid, state, touch_time) SELECT uid, said, "+s.Dialect.Now+
 		" FROM unnest(CAST($1 AS TEXT[]), CAST($2 AS TEXT[])) AS new (uid, said) ON CONFLICT (service_uid) DO NOTHING", added, addedStates)
 	return wrote, err
 }
@@ -189,7 +191,7 @@ func (s *Store) PutHubRefs(ctx context.Context, states map[HubRef][]byte) error 
 	for _, r := range refs {
 		touched.Sources = append(touched.Sources, r.Source)
 	}
-	return s.eachStatus(ctx, touched, len(refs), "INSERT INTO hub_refs (source_uid, ref, state, touch_time) SELECT $1, $2, $3, "+s.dialect.now+" WHERE EXISTS (SELECT 1 FROM resources WHERE uid = $1)"+
+	return s.eachStatus(ctx, touched, len(refs), "INSERT INTO hub_refs (source_uid, ref, state, touch_time) SELECT $1, $2, $3, "+s.Dialect.Now+" WHERE EXISTS (SELECT 1 FROM resources WHERE uid = $1)"+
 		" ON CONFLICT (source_uid, ref) DO UPDATE SET state = excluded.state, touch_time = excluded.touch_time",
 		func(i int) []any {
 			return []any{refs[i].Source, refs[i].Ref, string(states[refs[i]])}

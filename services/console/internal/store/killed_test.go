@@ -55,7 +55,7 @@ func schema(t *testing.T, db *sql.DB, queries ...string) string {
 
 func sqliteSchema(t *testing.T, s *store.Store) string {
 	t.Helper()
-	write, _ := s.Pools()
+	write := s.Databases()["catalog"]
 	return schema(t, write, "SELECT type || ' ' || name || ' ' || coalesce(sql, '') FROM sqlite_master ORDER BY type, name", "SELECT version_id FROM goose_db_version ORDER BY version_id")
 }
 
@@ -95,7 +95,7 @@ func TestSQLiteIsWholeAfterAKillInsideItsMigrations(t *testing.T) {
 
 func postgresSchema(t *testing.T, s *store.Store) string {
 	t.Helper()
-	write, _ := s.Pools()
+	write := s.Databases()["catalog"]
 	return schema(t, write,
 		`SELECT table_name || ' ' || column_name || ' ' || data_type || ' ' || is_nullable || ' ' || coalesce(column_default, '') FROM information_schema.columns
 			WHERE table_schema = 'public' ORDER BY table_name, column_name`,

@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"fairlead.dev/services/console/internal/store/database"
 )
 
 // The time of a write can be over between two rows that are written with no look at the context: the caller may try
@@ -26,9 +28,8 @@ func TestAWriteThatRanOutOfTimeAmongItsRowsIsUnavailable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(100*time.Millisecond))
 			defer cancel()
-			err := s.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
-				of := &Tx{View: View{tx, &s.dialect}, tx: tx, store: s}
-				return insert(ctx, of, "INSERT INTO refs (uid, kind, name) VALUES ", rows, func(left int) []any {
+			err := s.Transact(ctx, func(ctx context.Context, tx database.Tx) error {
+				return database.Insert(ctx, tx, "INSERT INTO refs (uid, kind, name) VALUES ", rows, func(left int) []any {
 					if left == 0 {
 						<-ctx.Done()
 						for !errors.Is(tx.Rollback(), sql.ErrTxDone) { // the transaction is rolled back beside this one

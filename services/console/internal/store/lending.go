@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"fairlead.dev/services/console/internal/store/database"
 )
 
 // RequestState is what became of an AccessRequest.
@@ -60,15 +62,15 @@ func scanRequest(row scanner) (r AccessRequest, err error) {
 	var due, end int64
 	var data string
 	if err := row.Scan(&r.ID, &r.Subject, &r.Cluster, &r.State, &due, &end, &data); err != nil {
-		return r, notFound(err)
+		return r, database.NotFound(err)
 	}
-	r.Due, r.End = FromMicros(due), FromMicros(end)
+	r.Due, r.End = database.FromMicros(due), database.FromMicros(end)
 	return r, json.Unmarshal([]byte(data), &r.RequestData)
 }
 
 // AccessRequest returns a request, or ErrNotFound.
 func (v View) AccessRequest(ctx context.Context, id string) (AccessRequest, error) {
-	return scanRequest(v.q.QueryRowContext(ctx, "SELECT "+requestColumns+" FROM access_requests WHERE id = $1", withoutNUL(id)))
+	return scanRequest(v.db.QueryRowContext(ctx, "SELECT "+requestColumns+" FROM access_requests WHERE id = $1", withoutNUL(id)))
 }
 
 // withoutNUL makes an id of a caller one that any database takes: PostgreSQL refuses a NUL in a text, and no id has
@@ -82,27 +84,27 @@ func (v View) AccessRequests(ctx context.Context, all bool, before string, limit
 	if !all {
 		query += " AND due_time > 0"
 	}
-	rows, err := v.q.QueryContext(ctx, query+" ORDER BY id DESC LIMIT $2", before, limit)
-	return collect(rows, err, func(rows *sql.Rows) (AccessRequest, error) { return scanRequest(rows) })
+	rows, err := v.db.QueryContext(ctx, query+" ORDER BY id DESC LIMIT $2", before, limit)
+	return database.Collect(rows, err, func(rows *sql.Rows) (AccessRequest, error) { return scanRequest(rows) })
 }
 
 // OpenRequests returns the requests of somebody that wait or are lent.
 func (v View) OpenRequests(ctx context.Context, subject string) ([]AccessRequest, error) {
-	rows, err := v.q.QueryContext(ctx, "SELECT "+requestColumns+" FROM access_requests WHERE due_time > 0 AND subject = $1 ORDER BY id", subject)
-	return collect(rows, err, func(rows *sql.Rows) (AccessRequest, error) { return scanRequest(rows) })
+	rows, err := v.db.QueryContext(ctx, "SELECT "+requestColumns+" FROM access_requests WHERE due_time > 0 AND subject = $1 ORDER BY id", subject)
+	return database.Collect(rows, err, func(rows *sql.Rows) (AccessRequest, error) { return scanRequest(rows) })
 }
 
 // RequestsSince counts the requests of somebody from an id on.
 func (v View) RequestsSince(ctx context.Context, subject, from string) (n int, err error) {
-	err = v.q.QueryRowContext(ctx, "SELECT COUNT(*) FROM access_requests WHERE id >= $1 AND subject = $2", from, subject).Scan(&n)
+	err = v.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM access_requests WHERE id >= $1 AND subject = $2", from, subject).Scan(&n)
 	return n, err
 }
 
 // DueRequests returns the requests whose time has come, the first ones first.
 func (v View) DueRequests(ctx context.Context, now time.Time, limit int) ([]AccessRequest, error) {
-	rows, err := v.q.QueryContext(ctx, "SELECT "+requestColumns+
-		" FROM access_requests WHERE due_time > 0 AND due_time <= $1 ORDER BY due_time LIMIT $2", Micros(now), limit)
-	return collect(rows, err, func(rows *sql.Rows) (AccessRequest, error) { return scanRequest(rows) })
+	rows, err := v.db.QueryContext(ctx, "SELECT "+requestColumns+
+		" FROM access_requests WHERE due_time > 0 AND due_time <= $1 ORDER BY due_time LIMIT $2", database.Micros(now), limit)
+	return database.Collect(rows, err, func(rows *sql.Rows) (AccessRequest, error) { return scanRequest(rows) })
 }
 
 // PutAccessRequest keeps a request, and forgets those that were over before a time.
@@ -111,12 +113,12 @@ func (t *Tx) PutAccessRequest(ctx context.Context, r AccessRequest, forget time.
 	if err != nil {
 		return fmt.Errorf("encode access request: %w", err)
 	}
-	if _, err := t.tx.ExecContext(ctx, "DELETE FROM access_requests WHERE end_time > 0 AND end_time < $1", Micros(forget)); err != nil {
+	if _, err := t.tx.ExecContext(ctx, "DELETE FROM access_requests WHERE end_time > 0 AND end_time < $1", database.Micros(forget)); err != nil {
 		return fmt.Errorf("trim access requests: %w", err)
 	}
 	if _, err := t.tx.ExecContext(ctx, "INSERT INTO access_requests ("+requestColumns+") VALUES ($1, $2, $3, $4, $5, $6, $7)"+
 		" ON CONFLICT (id) DO UPDATE SET state = excluded.state, due_time = excluded.due_time, end_time = excluded.end_time, data = excluded.data",
-		r.ID, r.Subject, r.Cluster, r.State, Micros(r.Due), Micros(r.End), string(data)); err != nil {
+		r.ID, r.Subject, r.Cluster, r.State, database.Micros(r.Due), database.Micros(r.End), string(data)); err != nil {
 		return fmt.Errorf("keep access request: %w", err)
 	}
 	return nil

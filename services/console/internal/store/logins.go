@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"fairlead.dev/services/console/internal/store/database"
 )
 
 // Login is how a person is known from one place: a session in a browser, or a token with what it was renewed to.
@@ -50,8 +52,8 @@ const loginColumns = "id, subject, client, action, parent, program, begin_time, 
 func scanLogin(row scanner) (l Login, err error) {
 	var began, used, expires int64
 	err = row.Scan(&l.ID, &l.Subject, &l.Client, &l.Action, &l.Parent, &l.Program, &began, &l.BeginAddress, &used, &l.UseAddress, &expires)
-	l.BeginTime, l.UseTime, l.ExpireTime = FromMicros(began), FromMicros(used), FromMicros(expires)
-	return l, notFound(err)
+	l.BeginTime, l.UseTime, l.ExpireTime = database.FromMicros(began), database.FromMicros(used), database.FromMicros(expires)
+	return l, database.NotFound(err)
 }
 
 // Login returns a login by its id, or ErrNotFound.
@@ -59,23 +61,23 @@ func (v View) Login(ctx context.Context, id string) (Login, error) {
 	if strings.ContainsRune(id, 0) || !utf8.ValidString(id) { // no id is like this, and PostgreSQL takes no such text
 		return Login{}, ErrNotFound
 	}
-	return scanLogin(v.q.QueryRowContext(ctx, "SELECT "+loginColumns+" FROM logins WHERE id = $1", id))
+	return scanLogin(v.db.QueryRowContext(ctx, "SELECT "+loginColumns+" FROM logins WHERE id = $1", id))
 }
 
 // Logins returns up to limit logins of a subject that have not expired, the newest first, from a place on.
 func (v View) Logins(ctx context.Context, subject string, now time.Time, after LoginPlace, limit int) ([]Login, error) {
 	before := int64(math.MaxInt64)
 	if !after.BeginTime.IsZero() {
-		before = Micros(after.BeginTime)
+		before = database.Micros(after.BeginTime)
 	}
-	rows, err := v.q.QueryContext(ctx, "SELECT "+loginColumns+" FROM logins WHERE subject = $1 AND expire_time > $2 AND (begin_time < $3 OR begin_time = $3 AND id > $4)"+
-		" ORDER BY begin_time DESC, id LIMIT $5", subject, Micros(now), before, after.ID, limit)
-	return collect(rows, err, func(rows *sql.Rows) (Login, error) { return scanLogin(rows) })
+	rows, err := v.db.QueryContext(ctx, "SELECT "+loginColumns+" FROM logins WHERE subject = $1 AND expire_time > $2 AND (begin_time < $3 OR begin_time = $3 AND id > $4)"+
+		" ORDER BY begin_time DESC, id LIMIT $5", subject, database.Micros(now), before, after.ID, limit)
+	return database.Collect(rows, err, func(rows *sql.Rows) (Login, error) { return scanLogin(rows) })
 }
 
 // AddLogin keeps a login, and forgets those that have expired.
 func (t *Tx) AddLogin(ctx context.Context, l Login) error {
-	if _, err := t.tx.ExecContext(ctx, "DELETE FROM logins WHERE expire_time <= $1", Micros(t.now.Add(-LoginsKept))); err != nil {
+	if _, err := t.tx.ExecContext(ctx, "DELETE FROM logins WHERE expire_time <= $1", database.Micros(t.tx.Now.Add(-LoginsKept))); err != nil {
 		return fmt.Errorf("trim logins: %w", err)
 	}
 	return t.NoteLogins(ctx, []Login{l})
@@ -91,8 +93,8 @@ func (t *Tx) NoteLogins(ctx context.Context, list []Login) error {
 	var values []any
 	for _, l := range list {
 		row := []any{
-			l.ID, l.Subject, l.Client, l.Action, l.Parent, l.Program, Micros(l.BeginTime), l.BeginAddress,
-			Micros(l.UseTime), l.UseAddress, Micros(l.ExpireTime),
+			l.ID, l.Subject, l.Client, l.Action, l.Parent, l.Program, database.Micros(l.BeginTime), l.BeginAddress,
+			database.Micros(l.UseTime), l.UseAddress, database.Micros(l.ExpireTime),
 		}
 		places := make([]string, len(row))
 		for i := range row {
@@ -114,7 +116,7 @@ func (t *Tx) NoteLogins(ctx context.Context, list []Login) error {
 // LoggedIn notes a login, and gives the person's API tokens the groups that it has now.
 func (t *Tx) LoggedIn(ctx context.Context, name, provider, subject string, groups []string) error {
 	if _, err := t.tx.ExecContext(ctx, "INSERT INTO people (name, provider, login_time) VALUES ($1, $2, $3)"+
-		" ON CONFLICT (name) DO UPDATE SET provider = excluded.provider, login_time = excluded.login_time", name, provider, Micros(t.now)); err != nil {
+		" ON CONFLICT (name) DO UPDATE SET provider = excluded.provider, login_time = excluded.login_time", name, provider, database.Micros(t.tx.Now)); err != nil {
 		return fmt.Errorf("note login: %w", err)
 	}
 	text, err := json.Marshal(groups)
@@ -130,7 +132,7 @@ func (t *Tx) LoggedIn(ctx context.Context, name, provider, subject string, group
 // AnybodyLoggedIn tells whether any person ever has.
 func (v View) AnybodyLoggedIn(ctx context.Context) (bool, error) {
 	var name string
-	err := v.q.QueryRowContext(ctx, "SELECT name FROM people LIMIT 1").Scan(&name)
+	err := v.db.QueryRowContext(ctx, "SELECT name FROM people LIMIT 1").Scan(&name)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
 	}
@@ -139,7 +141,7 @@ func (v View) AnybodyLoggedIn(ctx context.Context) (bool, error) {
 
 // Provider is the issuer of a person's last login; empty: there was none, or it was by a link or the hub secret.
 func (v View) Provider(ctx context.Context, name string) (provider string, err error) {
-	err = v.q.QueryRowContext(ctx, "SELECT provider FROM people WHERE name = $1", name).Scan(&provider)
+	err = v.db.QueryRowContext(ctx, "SELECT provider FROM people WHERE name = $1", name).Scan(&provider)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", nil
 	}

@@ -94,7 +94,7 @@ func sameStates(t *testing.T, s *store.Store, uid string) {
 // sameVolume checks that the audit trail's volume is that of its rows.
 func sameVolume(t *testing.T, s *store.Store) {
 	t.Helper()
-	db, _ := s.Pools()
+	db := s.Databases()["catalog"]
 	var counted, is int64
 	err := db.QueryRowContext(t.Context(), "SELECT bytes, (SELECT CAST(SUM(LENGTH(event) + 256) AS BIGINT) FROM audit) FROM audit_volume").Scan(&counted, &is)
 	if err != nil || counted != is {
@@ -116,7 +116,7 @@ func TestOnlyADatabaseThatBeginsWithThisReleaseIsPacked(t *testing.T) {
 	url := "sqlite:" + filepath.Join(t.TempDir(), "new.db")
 	s := openAt(t, url)
 	uid := putState(t, s)
-	db, _ := s.Pools()
+	db := s.Databases()["catalog"]
 	for _, column := range []string{"state) FROM hub", "spec) FROM revisions", "state) FROM deployments", "digest) FROM deployments", "id) FROM audit"} {
 		if got := typeOf(t, db, column); got != "blob" {
 			t.Errorf("%s is a %s", column, got)
@@ -157,7 +157,7 @@ func TestOnlyADatabaseThatBeginsWithThisReleaseIsPacked(t *testing.T) {
 		sameStates(t, restored, uid)
 		sameVolume(t, restored)
 		if name == "sqlite" {
-			db, _ := restored.Pools()
+			db := restored.Databases()["catalog"]
 			if got := typeOf(t, db, "state) FROM hub"); got != "text" {
 				t.Errorf("a restored database has a %s", got)
 			}
@@ -217,7 +217,7 @@ func TestATruthIsReplacedPlainOrPacked(t *testing.T) {
 	if lost := replace(packedState, packedState); len(lost) != 0 {
 		t.Error("a packed truth was not replaced")
 	}
-	db, _ := s.Pools()
+	db := s.Databases()["catalog"]
 	if _, err := db.ExecContext(t.Context(), "UPDATE hub SET state = $1", packedState); err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"fairlead.dev/services/console/internal/store/database"
 )
 
 // Place is what a backend has at a path, as it was read last.
@@ -23,9 +25,9 @@ type Place struct {
 // Places returns what is kept of a backend at these paths, by path.
 func (v View) Places(ctx context.Context, backend string, paths []string) (map[string]Place, error) {
 	out := make(map[string]Place, len(paths))
-	for chunk := range slices.Chunk(paths, chunkSize) {
-		rows, err := v.q.QueryContext(ctx, placesQuery+" AND path IN "+v.dialect.placeholders(2, len(chunk)), anys(chunk, any(backend))...)
-		list, err := collect(rows, err, scanPlace)
+	for chunk := range slices.Chunk(paths, database.ChunkSize) {
+		rows, err := v.db.QueryContext(ctx, placesQuery+" AND path IN "+v.db.Dialect.Placeholders(2, len(chunk)), database.Anys(chunk, any(backend))...)
+		list, err := database.Collect(rows, err, scanPlace)
 		if err != nil {
 			return nil, fmt.Errorf("read places: %w", err)
 		}
@@ -38,8 +40,8 @@ func (v View) Places(ctx context.Context, backend string, paths []string) (map[s
 
 // AllPlaces returns all that is kept of a backend.
 func (v View) AllPlaces(ctx context.Context, backend string) ([]Place, error) {
-	rows, err := v.q.QueryContext(ctx, placesQuery+" ORDER BY path", backend)
-	return collect(rows, err, scanPlace)
+	rows, err := v.db.QueryContext(ctx, placesQuery+" ORDER BY path", backend)
+	return database.Collect(rows, err, scanPlace)
 }
 
 const placesQuery = "SELECT backend_uid, path, sealed, problem, read_time FROM places WHERE backend_uid = $1"
@@ -47,15 +49,15 @@ const placesQuery = "SELECT backend_uid, path, sealed, problem, read_time FROM p
 func scanPlace(rows *sql.Rows) (p Place, err error) {
 	var us int64
 	err = rows.Scan(&p.Backend, &p.Path, &p.Sealed, &p.Problem, &us)
-	p.ReadTime = FromMicros(us)
+	p.ReadTime = database.FromMicros(us)
 	return p, err
 }
 
 // PutPlaces keeps what was read.
 func (t *Tx) PutPlaces(ctx context.Context, list []Place) error {
-	err := insert(ctx, t, "INSERT INTO places (backend_uid, path, sealed, problem, read_time) VALUES "+
+	err := database.Insert(ctx, t.tx, "INSERT INTO places (backend_uid, path, sealed, problem, read_time) VALUES "+
 		" ON CONFLICT (backend_uid, path) DO UPDATE SET sealed = excluded.sealed, problem = excluded.problem, read_time = excluded.read_time",
-		list, func(p Place) []any { return []any{p.Backend, p.Path, p.Sealed, p.Problem, Micros(p.ReadTime)} })
+		list, func(p Place) []any { return []any{p.Backend, p.Path, p.Sealed, p.Problem, database.Micros(p.ReadTime)} })
 	if err != nil {
 		return fmt.Errorf("write places: %w", err)
 	}
@@ -64,9 +66,9 @@ func (t *Tx) PutPlaces(ctx context.Context, list []Place) error {
 
 // ForgetPlaces drops places that nothing is taken of any more.
 func (t *Tx) ForgetPlaces(ctx context.Context, backend string, paths []string) error {
-	for chunk := range slices.Chunk(paths, chunkSize) {
-		_, err := t.tx.ExecContext(ctx, "DELETE FROM places WHERE path IN "+t.dialect.placeholders(1, len(chunk))+" AND backend_uid = "+t.dialect.placeholders(1+len(chunk), 1), //nolint:gosec // placeholders only
-			append(anys(chunk), backend)...)
+	for chunk := range slices.Chunk(paths, database.ChunkSize) {
+		_, err := t.tx.ExecContext(ctx, "DELETE FROM places WHERE path IN "+t.tx.Dialect.Placeholders(1, len(chunk))+" AND backend_uid = "+t.tx.Dialect.Placeholders(1+len(chunk), 1), //nolint:gosec // placeholders only
+			append(database.Anys(chunk), backend)...)
 		if err != nil {
 			return fmt.Errorf("delete places: %w", err)
 		}
@@ -89,7 +91,7 @@ type Reading struct {
 
 // Readings returns what is known of backends, by uid.
 func (v View) Readings(ctx context.Context, backends []string) (map[string]Reading, error) {
-	return byKey(ctx, v, "SELECT backend_uid, next_time, reader, read_time, problem, problem_time FROM readings WHERE backend_uid IN ", backends,
+	return database.ByKey(ctx, v.db, "SELECT backend_uid, next_time, reader, read_time, problem, problem_time FROM readings WHERE backend_uid IN ", backends,
 		func(rows *sql.Rows) (string, Reading, error) {
 			r, err := scanReading(rows)
 			return r.Backend, r, err
@@ -98,14 +100,14 @@ func (v View) Readings(ctx context.Context, backends []string) (map[string]Readi
 
 // DueReadings returns the backends that are to be read by now.
 func (v View) DueReadings(ctx context.Context, now time.Time) ([]Reading, error) {
-	rows, err := v.q.QueryContext(ctx, "SELECT backend_uid, next_time, reader, read_time, problem, problem_time FROM readings WHERE next_time <= $1 ORDER BY next_time", Micros(now))
-	return collect(rows, err, scanReading)
+	rows, err := v.db.QueryContext(ctx, "SELECT backend_uid, next_time, reader, read_time, problem, problem_time FROM readings WHERE next_time <= $1 ORDER BY next_time", database.Micros(now))
+	return database.Collect(rows, err, scanReading)
 }
 
 func scanReading(rows *sql.Rows) (r Reading, err error) {
 	var next, read, problem int64
 	err = rows.Scan(&r.Backend, &next, &r.Reader, &read, &r.Problem, &problem)
-	r.Next, r.ReadTime, r.ProblemTime = FromMicros(next), FromMicros(read), FromMicros(problem)
+	r.Next, r.ReadTime, r.ProblemTime = database.FromMicros(next), database.FromMicros(read), database.FromMicros(problem)
 	return r, err
 }
 
@@ -114,7 +116,7 @@ func (t *Tx) PutReading(ctx context.Context, r Reading) error {
 	_, err := t.tx.ExecContext(ctx, "INSERT INTO readings (backend_uid, next_time, reader, read_time, problem, problem_time) VALUES ($1, $2, $3, $4, $5, $6)"+
 		" ON CONFLICT (backend_uid) DO UPDATE SET next_time = excluded.next_time, reader = excluded.reader, read_time = excluded.read_time,"+
 		" problem = excluded.problem, problem_time = excluded.problem_time",
-		r.Backend, Micros(r.Next), r.Reader, Micros(r.ReadTime), r.Problem, Micros(r.ProblemTime))
+		r.Backend, database.Micros(r.Next), r.Reader, database.Micros(r.ReadTime), r.Problem, database.Micros(r.ProblemTime))
 	if err != nil {
 		return fmt.Errorf("write reading: %w", err)
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"fairlead.dev/services/console/internal/store/database"
 )
 
 // A push must not read all services of its source to find those whose pin goes by itself.
@@ -35,8 +37,8 @@ func readsIndex(t *testing.T, index, query string, args ...any) {
 	}
 	var steps []string
 	err = s.Read(t.Context(), func(ctx context.Context, v View) error {
-		rows, err := v.q.QueryContext(ctx, "EXPLAIN QUERY PLAN "+query, args...)
-		steps, err = collect(rows, err, func(rows *sql.Rows) (step string, err error) {
+		rows, err := v.db.QueryContext(ctx, "EXPLAIN QUERY PLAN "+query, args...)
+		steps, err = database.Collect(rows, err, func(rows *sql.Rows) (step string, err error) {
 			var id, parent, unused int
 			return step, rows.Scan(&id, &parent, &unused, &step)
 		})

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"fairlead.dev/services/console/internal/store/database"
 )
 
 // Recording is what somebody saw of a shell in a pod, without what that was.
@@ -78,7 +80,7 @@ type RecordingPiece struct {
 const dayMicros = 24 * 60 * 60 * 1_000_000
 
 // dayOf is a time as recording_usage has it.
-func dayOf(t time.Time) int64 { return Micros(t) / dayMicros }
+func dayOf(t time.Time) int64 { return database.Micros(t) / dayMicros }
 
 const recordingColumns = "id, cluster, subject, begin_time, update_time, end_time, bytes, incomplete, data"
 
@@ -86,42 +88,32 @@ func scanRecording(row scanner) (r Recording, err error) {
 	var begin, update, end int64
 	var data string
 	if err := row.Scan(&r.ID, &r.Cluster, &r.Subject, &begin, &update, &end, &r.Bytes, &r.Incomplete, &data); err != nil {
-		return r, notFound(err)
+		return r, database.NotFound(err)
 	}
-	r.Begin, r.Update, r.End = FromMicros(begin), FromMicros(update), FromMicros(end)
+	r.Begin, r.Update, r.End = database.FromMicros(begin), database.FromMicros(update), database.FromMicros(end)
 	return r, json.Unmarshal([]byte(data), &r.RecordingData)
 }
 
 // Recording returns a recording, or ErrNotFound.
 func (v View) Recording(ctx context.Context, id string) (Recording, error) {
-	return scanRecording(v.q.QueryRowContext(ctx, "SELECT "+recordingColumns+" FROM recordings WHERE id = $1", withoutNUL(id)))
+	return scanRecording(v.db.QueryRowContext(ctx, "SELECT "+recordingColumns+" FROM recordings WHERE id = $1", withoutNUL(id)))
 }
 
 // Recordings returns up to limit recordings before an id (empty: the newest ones), the newest first. A cluster and a
 // subject that are not empty choose.
 func (v View) Recordings(ctx context.Context, cluster, subject, before string, limit int) ([]Recording, error) {
-	rows, err := v.q.QueryContext(ctx, "SELECT "+recordingColumns+" FROM recordings WHERE (CAST($1 AS TEXT) = '' OR id < CAST($1 AS TEXT))"+
+	rows, err := v.db.QueryContext(ctx, "SELECT "+recordingColumns+" FROM recordings WHERE (CAST($1 AS TEXT) = '' OR id < CAST($1 AS TEXT))"+
 		" AND (CAST($2 AS TEXT) = '' OR cluster = CAST($2 AS TEXT)) AND (CAST($3 AS TEXT) = '' OR subject = CAST($3 AS TEXT)) ORDER BY id DESC LIMIT $4", before, cluster, subject, limit)
-	return collect(rows, err, func(rows *sql.Rows) (Recording, error) { return scanRecording(rows) })
+	return database.Collect(rows, err, func(rows *sql.Rows) (Recording, error) { return scanRecording(rows) })
 }
 
 // Pieces returns up to limit pieces of a recording behind a sequence, in order.
 func (v View) Pieces(ctx context.Context, id string, after int64, limit int) ([]Piece, error) {
-	rows, err := v.q.QueryContext(ctx, "SELECT seq, data FROM recording_pieces WHERE recording_id = $1 AND seq > $2 ORDER BY seq LIMIT $3", id, after, limit)
-	return collect(rows, err, func(rows *sql.Rows) (p Piece, err error) {
+	rows, err := v.db.QueryContext(ctx, "SELECT seq, data FROM recording_pieces WHERE recording_id = $1 AND seq > $2 ORDER BY seq LIMIT $3", id, after, limit)
+	return database.Collect(rows, err, func(rows *sql.Rows) (p Piece, err error) {
 		err = rows.Scan(&p.Sequence, &p.Data)
 		return p, err
 	})
-}
-
-// transactLane is transact in the lane of statuses: a person's write waits for one of them at most.
-func (s *Store) transactLane(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
-	leave, err := s.enterLane(ctx)
-	if err != nil {
-		return err
-	}
-	defer leave()
-	return s.transact(ctx, fn)
 }
 
 // BeginRecording makes an empty recording; one that is there stays as it is. ErrPersonFull and ErrAllFull when there is
@@ -131,13 +123,13 @@ func (s *Store) BeginRecording(ctx context.Context, r Recording, bounds Recordin
 	if err != nil {
 		return fmt.Errorf("encode recording: %w", err)
 	}
-	return s.transactLane(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		usage := recordingUsage{View: View{tx, &s.dialect}, bounds: bounds}
+	return s.TransactLane(ctx, func(ctx context.Context, tx database.Tx) error {
+		usage := recordingUsage{View: viewOver(tx.View()), bounds: bounds}
 		if err := usage.room(ctx, r, 1); err != nil {
 			return err
 		}
 		_, err := tx.ExecContext(ctx, "INSERT INTO recordings ("+recordingColumns+") VALUES ($1, $2, $3, $4, $5, 0, 0, '', $6) ON CONFLICT (id) DO NOTHING",
-			r.ID, r.Cluster, r.Subject, Micros(r.Begin), Micros(r.Begin), string(data))
+			r.ID, r.Cluster, r.Subject, database.Micros(r.Begin), database.Micros(r.Begin), string(data))
 		if err != nil {
 			return fmt.Errorf("begin recording: %w", err)
 		}
@@ -155,11 +147,11 @@ func (s *Store) AppendRecordings(ctx context.Context, pieces []RecordingPiece, b
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return strings.Compare(pieces[a].ID, pieces[b].ID) })
-	err = s.transactLane(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	err = s.TransactLane(ctx, func(ctx context.Context, tx database.Tx) error {
 		refused = make([]error, len(pieces))
-		usage := recordingUsage{View: View{tx, &s.dialect}, bounds: bounds}
+		usage := recordingUsage{View: viewOver(tx.View()), bounds: bounds}
 		for _, i := range order {
-			err := usage.append(ctx, tx, pieces[i], s.clock())
+			err := usage.append(ctx, tx, pieces[i], s.Clock())
 			switch {
 			case errors.Is(err, ErrNotFound), errors.Is(err, ErrFull), errors.Is(err, ErrPersonFull), errors.Is(err, ErrAllFull):
 				refused[i] = err
@@ -202,7 +194,7 @@ func (u *recordingUsage) room(ctx context.Context, r Recording, bytes int64) err
 		}
 		held, known := u.known[of.subject]
 		if !known {
-			err := u.q.QueryRowContext(ctx, "SELECT CAST(COALESCE(SUM(bytes), 0) AS BIGINT) FROM recording_usage WHERE subject = $1 AND day >= $2", of.subject, of.day).Scan(&held)
+			err := u.db.QueryRowContext(ctx, "SELECT CAST(COALESCE(SUM(bytes), 0) AS BIGINT) FROM recording_usage WHERE subject = $1 AND day >= $2", of.subject, of.day).Scan(&held)
 			if err != nil {
 				return fmt.Errorf("measure recordings: %w", err)
 			}
@@ -234,7 +226,7 @@ func (u *recordingUsage) add(r Recording, bytes int64) {
 }
 
 // flush writes what changed, in the same order in all transactions.
-func (u *recordingUsage) flush(ctx context.Context, tx *sql.Tx) error {
+func (u *recordingUsage) flush(ctx context.Context, tx database.Tx) error {
 	keys := slices.SortedFunc(maps.Keys(u.changes), func(a, b usageKey) int {
 		return cmp.Or(strings.Compare(a.subject, b.subject), cmp.Compare(a.day, b.day))
 	})
@@ -249,7 +241,7 @@ func (u *recordingUsage) flush(ctx context.Context, tx *sql.Tx) error {
 }
 
 // append adds one piece.
-func (u *recordingUsage) append(ctx context.Context, tx *sql.Tx, p RecordingPiece, now time.Time) error {
+func (u *recordingUsage) append(ctx context.Context, tx database.Tx, p RecordingPiece, now time.Time) error {
 	// The write that changes nothing locks the row: without it another console could remove the recording between the
 	// read and the piece, which would be of none and be counted for good.
 	r, err := scanRecording(tx.QueryRowContext(ctx, "UPDATE recordings SET bytes = bytes WHERE id = $1 RETURNING "+recordingColumns, withoutNUL(p.ID)))
@@ -282,7 +274,7 @@ func (u *recordingUsage) append(ctx context.Context, tx *sql.Tx, p RecordingPiec
 		ended = now
 	}
 	_, err = tx.ExecContext(ctx, "UPDATE recordings SET update_time = $2, end_time = $3, bytes = bytes + $4, incomplete = $5 WHERE id = $1",
-		p.ID, Micros(now), Micros(ended), p.Bytes, cmp.Or(p.Incomplete, r.Incomplete))
+		p.ID, database.Micros(now), database.Micros(ended), p.Bytes, cmp.Or(p.Incomplete, r.Incomplete))
 	return err
 }
 
@@ -298,10 +290,10 @@ func (s *Store) TrimRecordings(ctx context.Context, before time.Time, most int64
 ) (removed int, err error) {
 	for {
 		again, gone := false, false
-		err = s.transactLane(ctx, func(ctx context.Context, tx *sql.Tx) error {
-			v := View{tx, &s.dialect}
+		err = s.TransactLane(ctx, func(ctx context.Context, tx database.Tx) error {
+			v := viewOver(tx.View())
 			r, err := scanRecording(tx.QueryRowContext(ctx, "SELECT "+recordingColumns+" FROM recordings WHERE "+over+" AND begin_time < $2 ORDER BY begin_time LIMIT 1",
-				Micros(bounds.Idle), Micros(before)))
+				database.Micros(bounds.Idle), database.Micros(before)))
 			forRoom := errors.Is(err, ErrNotFound)
 			if forRoom {
 				r, err = v.surplus(ctx, most, bounds)
@@ -328,11 +320,11 @@ func (s *Store) TrimRecordings(ctx context.Context, before time.Time, most int64
 // surplus is the recording that goes next while all have more than a number of bytes, or ErrNotFound.
 func (v View) surplus(ctx context.Context, most int64, bounds RecordingBounds) (Recording, error) {
 	var total int64
-	if err := v.q.QueryRowContext(ctx, "SELECT CAST(COALESCE(SUM(bytes), 0) AS BIGINT) FROM recording_usage WHERE subject = '' AND day = 0").Scan(&total); err != nil || total <= most {
+	if err := v.db.QueryRowContext(ctx, "SELECT CAST(COALESCE(SUM(bytes), 0) AS BIGINT) FROM recording_usage WHERE subject = '' AND day = 0").Scan(&total); err != nil || total <= most {
 		return Recording{}, cmp.Or(err, ErrNotFound)
 	}
-	rows, err := v.q.QueryContext(ctx, "SELECT subject FROM recording_usage WHERE subject <> '' AND day < $1 AND bytes > 0 GROUP BY subject ORDER BY SUM(bytes) DESC, subject", dayOf(bounds.Young))
-	subjects, err := collect(rows, err, func(rows *sql.Rows) (subject string, err error) {
+	rows, err := v.db.QueryContext(ctx, "SELECT subject FROM recording_usage WHERE subject <> '' AND day < $1 AND bytes > 0 GROUP BY subject ORDER BY SUM(bytes) DESC, subject", dayOf(bounds.Young))
+	subjects, err := database.Collect(rows, err, func(rows *sql.Rows) (subject string, err error) {
 		err = rows.Scan(&subject)
 		return subject, err
 	})
@@ -340,8 +332,8 @@ func (v View) surplus(ctx context.Context, most int64, bounds RecordingBounds) (
 		return Recording{}, err
 	}
 	for _, subject := range subjects {
-		r, err := scanRecording(v.q.QueryRowContext(ctx, "SELECT "+recordingColumns+" FROM recordings WHERE "+over+" AND subject = $2 AND begin_time < $3 AND bytes > 0 ORDER BY begin_time LIMIT 1",
-			Micros(bounds.Idle), subject, dayOf(bounds.Young)*dayMicros))
+		r, err := scanRecording(v.db.QueryRowContext(ctx, "SELECT "+recordingColumns+" FROM recordings WHERE "+over+" AND subject = $2 AND begin_time < $3 AND bytes > 0 ORDER BY begin_time LIMIT 1",
+			database.Micros(bounds.Idle), subject, dayOf(bounds.Young)*dayMicros))
 		if !errors.Is(err, ErrNotFound) {
 			return r, err
 		}
@@ -350,7 +342,7 @@ func (v View) surplus(ctx context.Context, most int64, bounds RecordingBounds) (
 }
 
 // removeRecording returns false if another console has removed the recording since it was read.
-func (s *Store) removeRecording(ctx context.Context, tx *sql.Tx, r Recording, forRoom bool,
+func (s *Store) removeRecording(ctx context.Context, tx database.Tx, r Recording, forRoom bool,
 	event func(time.Time, Recording) AuditEvent,
 ) (removed bool, err error) {
 	// The recording goes before its pieces: its row is what consoles wait for, and it may have grown since it was read.
@@ -364,7 +356,7 @@ func (s *Store) removeRecording(ctx context.Context, tx *sql.Tx, r Recording, fo
 	if err != nil {
 		return false, fmt.Errorf("remove recording: %w", err)
 	}
-	t := &Tx{View: View{tx, &s.dialect}, tx: tx, store: s, now: s.clock()}
+	t := s.txOver(tx)
 	usage := recordingUsage{View: t.View}
 	usage.add(r, -r.Bytes)
 	if err := usage.flush(ctx, tx); err != nil {
@@ -376,5 +368,5 @@ func (s *Store) removeRecording(ctx context.Context, tx *sql.Tx, r Recording, fo
 	if !forRoom {
 		return true, nil
 	}
-	return true, t.insertAudit(ctx, []AuditEvent{event(t.now, r)})
+	return true, t.insertAudit(ctx, []AuditEvent{event(t.tx.Now, r)})
 }

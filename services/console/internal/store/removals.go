@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+
+	"fairlead.dev/services/console/internal/store/database"
 )
 
 // Removals says whether services that the catalog does not have may be removed from clusters.
@@ -28,24 +30,24 @@ type Held struct {
 // Removals returns whether removals wait for a person.
 func (v View) Removals(ctx context.Context) (r Removals, err error) {
 	var since int64
-	err = v.q.QueryRowContext(ctx, "SELECT hold_time, reason, confirmation FROM removals").Scan(&since, &r.Reason, &r.Confirmation)
+	err = v.db.QueryRowContext(ctx, "SELECT hold_time, reason, confirmation FROM removals").Scan(&since, &r.Reason, &r.Confirmation)
 	if err != nil {
 		return r, fmt.Errorf("read removals: %w", err)
 	}
-	r.HoldTime = FromMicros(since)
+	r.HoldTime = database.FromMicros(since)
 	return r, nil
 }
 
 // Held returns what would have been removed, in the order of clusters.
 func (v View) Held(ctx context.Context) ([]Held, error) {
-	rows, err := v.q.QueryContext(ctx, "SELECT r.name, h.services, h.hold_time FROM held_removals h JOIN resources r ON r.uid = h.cluster_uid ORDER BY r.name")
-	list, err := collect(rows, err, func(rows *sql.Rows) (h Held, err error) {
+	rows, err := v.db.QueryContext(ctx, "SELECT r.name, h.services, h.hold_time FROM held_removals h JOIN resources r ON r.uid = h.cluster_uid ORDER BY r.name")
+	list, err := database.Collect(rows, err, func(rows *sql.Rows) (h Held, err error) {
 		var services []byte
 		var since int64
 		if err := rows.Scan(&h.Cluster, &services, &since); err != nil {
 			return h, err
 		}
-		h.Time = FromMicros(since)
+		h.Time = database.FromMicros(since)
 		return h, json.Unmarshal(services, &h.Services)
 	})
 	if err != nil {
@@ -56,7 +58,7 @@ func (v View) Held(ctx context.Context) ([]Held, error) {
 
 // HoldRemovals has removals wait for a person. False: they do already.
 func (t *Tx) HoldRemovals(ctx context.Context, reason string) (bool, error) {
-	res, err := t.tx.ExecContext(ctx, "UPDATE removals SET hold_time = $1, reason = $2 WHERE hold_time = 0", Micros(t.now), reason)
+	res, err := t.tx.ExecContext(ctx, "UPDATE removals SET hold_time = $1, reason = $2 WHERE hold_time = 0", database.Micros(t.tx.Now), reason)
 	if err != nil {
 		return false, fmt.Errorf("hold removals: %w", err)
 	}
@@ -66,7 +68,7 @@ func (t *Tx) HoldRemovals(ctx context.Context, reason string) (bool, error) {
 
 // ReleaseRemovals lets them go.
 func (t *Tx) ReleaseRemovals(ctx context.Context) error {
-	for _, stmt := range []string{"DELETE FROM held_removals", "UPDATE removals SET hold_time = 0, reason = '', confirmation = '" + newID() + "'"} {
+	for _, stmt := range []string{"DELETE FROM held_removals", "UPDATE removals SET hold_time = 0, reason = '', confirmation = '" + database.NewID() + "'"} {
 		if _, err := t.tx.ExecContext(ctx, stmt); err != nil {
 			return fmt.Errorf("release removals: %w", err)
 		}
@@ -85,7 +87,7 @@ func (t *Tx) PutHeld(ctx context.Context, cluster string, services []string) err
 		return fmt.Errorf("encode held services: %w", err)
 	}
 	if _, err := t.tx.ExecContext(ctx, "INSERT INTO held_removals (cluster_uid, services, hold_time) VALUES ($1, $2, $3)"+
-		" ON CONFLICT (cluster_uid) DO UPDATE SET services = excluded.services", cluster, string(text), Micros(t.now)); err != nil {
+		" ON CONFLICT (cluster_uid) DO UPDATE SET services = excluded.services", cluster, string(text), database.Micros(t.tx.Now)); err != nil {
 		return fmt.Errorf("keep held services: %w", err)
 	}
 	return nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"fairlead.dev/platform/kind"
+	"fairlead.dev/services/console/internal/store/database"
 )
 
 // Kind is a kind of resource.
@@ -113,7 +113,7 @@ func scanResource(row scanner, more ...any) (Resource, error) {
 	if err := row.Scan(dest...); err != nil {
 		return Resource{}, err
 	}
-	r.CreateTime, r.UpdateTime = FromMicros(created), FromMicros(updated)
+	r.CreateTime, r.UpdateTime = database.FromMicros(created), database.FromMicros(updated)
 	return r, r.decodeLabels(labels)
 }
 
@@ -129,16 +129,16 @@ func (v View) Get(ctx context.Context, kind Kind, name string) (Resource, error)
 	if strings.ContainsRune(name, 0) {
 		return Resource{}, ErrNotFound // PostgreSQL has no such text
 	}
-	row := v.q.QueryRowContext(ctx, "SELECT "+resourceColumns+" FROM resources r WHERE kind = $1 AND name = $2", kind, name)
+	row := v.db.QueryRowContext(ctx, "SELECT "+resourceColumns+" FROM resources r WHERE kind = $1 AND name = $2", kind, name)
 	r, err := scanResource(row)
-	return r, notFound(err)
+	return r, database.NotFound(err)
 }
 
 // State tells one state of all resources of some kinds from any other.
 func (v View) State(ctx context.Context, kinds ...Kind) (string, error) {
-	rows, err := v.q.QueryContext(ctx, "SELECT kind, COUNT(*), MAX(seq) FROM resources WHERE kind IN "+
-		v.dialect.placeholders(1, len(kinds))+" GROUP BY kind ORDER BY kind", anys(kinds)...)
-	parts, err := collect(rows, err, func(rows *sql.Rows) (string, error) {
+	rows, err := v.db.QueryContext(ctx, "SELECT kind, COUNT(*), MAX(seq) FROM resources WHERE kind IN "+
+		v.db.Dialect.Placeholders(1, len(kinds))+" GROUP BY kind ORDER BY kind", database.Anys(kinds)...)
+	parts, err := database.Collect(rows, err, func(rows *sql.Rows) (string, error) {
 		var kind string
 		var count, seq int64
 		err := rows.Scan(&kind, &count, &seq)
@@ -147,27 +147,20 @@ func (v View) State(ctx context.Context, kinds ...Kind) (string, error) {
 	return strings.Join(parts, " "), err
 }
 
-func notFound(err error) error {
-	if errors.Is(err, sql.ErrNoRows) {
-		return ErrNotFound
-	}
-	return err
-}
-
 // List returns up to limit resources of a kind whose names come behind after, in the order of names.
 func (v View) List(ctx context.Context, kind Kind, after string, limit int) ([]Resource, error) {
-	rows, err := v.q.QueryContext(ctx, "SELECT "+resourceColumns+
+	rows, err := v.db.QueryContext(ctx, "SELECT "+resourceColumns+
 		" FROM resources r WHERE kind = $1 AND name > $2 ORDER BY name LIMIT $3", kind, after, limit)
-	return collect(rows, err, func(rows *sql.Rows) (Resource, error) { return scanResource(rows) })
+	return database.Collect(rows, err, func(rows *sql.Rows) (Resource, error) { return scanResource(rows) })
 }
 
 // Named returns those of the resources that exist.
 func (v View) Named(ctx context.Context, kind Kind, names []string) (map[string]Resource, error) {
 	found := make(map[string]Resource, len(names))
-	for chunk := range slices.Chunk(names, chunkSize) {
-		in, args := v.dialect.list(chunk, kind)
-		rows, err := v.q.QueryContext(ctx, "SELECT "+resourceColumns+" FROM resources r WHERE kind = $1 AND name IN "+in, args...)
-		list, err := collect(rows, err, func(rows *sql.Rows) (Resource, error) { return scanResource(rows) })
+	for chunk := range slices.Chunk(names, database.ChunkSize) {
+		in, args := v.db.Dialect.List(chunk, kind)
+		rows, err := v.db.QueryContext(ctx, "SELECT "+resourceColumns+" FROM resources r WHERE kind = $1 AND name IN "+in, args...)
+		list, err := database.Collect(rows, err, func(rows *sql.Rows) (Resource, error) { return scanResource(rows) })
 		if err != nil {
 			return nil, err
 		}
@@ -180,9 +173,9 @@ func (v View) Named(ctx context.Context, kind Kind, names []string) (map[string]
 
 // Referrers returns up to limit resources that name ref, in the order of names.
 func (v View) Referrers(ctx context.Context, ref Ref, limit int) ([]Ref, error) {
-	rows, err := v.q.QueryContext(ctx, "SELECT r.kind, r.name FROM refs f JOIN resources r ON r.uid = f.uid"+
+	rows, err := v.db.QueryContext(ctx, "SELECT r.kind, r.name FROM refs f JOIN resources r ON r.uid = f.uid"+
 		" WHERE f.kind = $1 AND f.name = $2 ORDER BY r.kind, r.name LIMIT $3", ref.Kind, ref.Name, limit)
-	return collect(rows, err, func(rows *sql.Rows) (ref Ref, err error) {
+	return database.Collect(rows, err, func(rows *sql.Rows) (ref Ref, err error) {
 		return ref, rows.Scan(&ref.Kind, &ref.Name)
 	})
 }
@@ -191,8 +184,8 @@ func (v View) Referrers(ctx context.Context, ref Ref, limit int) ([]Ref, error) 
 func (v View) Labelled(ctx context.Context, key, value string) ([]Resource, error) {
 	pair := strings.Trim(encodeLabels(map[string]string{key: value}), "{}")
 	like := strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`).Replace(pair)
-	rows, err := v.q.QueryContext(ctx, "SELECT "+resourceColumns+` FROM resources r WHERE labels LIKE $1 ESCAPE '\' ORDER BY kind, name`, "%"+like+"%")
-	list, err := collect(rows, err, func(rows *sql.Rows) (Resource, error) { return scanResource(rows) })
+	rows, err := v.db.QueryContext(ctx, "SELECT "+resourceColumns+` FROM resources r WHERE labels LIKE $1 ESCAPE '\' ORDER BY kind, name`, "%"+like+"%")
+	list, err := database.Collect(rows, err, func(rows *sql.Rows) (Resource, error) { return scanResource(rows) })
 	// The text may be within a value, and SQLite takes upper for lower case.
 	return slices.DeleteFunc(list, func(r Resource) bool { is, ok := r.Labels[key]; return !ok || is != value }), err
 }
@@ -200,10 +193,10 @@ func (v View) Labelled(ctx context.Context, key, value string) ([]Resource, erro
 // CountReferrers says how many resources of a kind name each of these of another kind.
 func (v View) CountReferrers(ctx context.Context, of, kind Kind, names []string) (map[string]int, error) {
 	counts := make(map[string]int, len(names))
-	for chunk := range slices.Chunk(names, chunkSize) {
-		rows, err := v.q.QueryContext(ctx, "SELECT f.name, COUNT(*) FROM refs f JOIN resources r ON r.uid = f.uid"+
-			" WHERE r.kind = $1 AND f.kind = $2 AND f.name IN "+v.dialect.placeholders(3, len(chunk))+" GROUP BY f.name", anys(chunk, of, kind)...)
-		if _, err := collect(rows, err, func(rows *sql.Rows) (name string, err error) {
+	for chunk := range slices.Chunk(names, database.ChunkSize) {
+		rows, err := v.db.QueryContext(ctx, "SELECT f.name, COUNT(*) FROM refs f JOIN resources r ON r.uid = f.uid"+
+			" WHERE r.kind = $1 AND f.kind = $2 AND f.name IN "+v.db.Dialect.Placeholders(3, len(chunk))+" GROUP BY f.name", database.Anys(chunk, of, kind)...)
+		if _, err := database.Collect(rows, err, func(rows *sql.Rows) (name string, err error) {
 			var n int
 			err = rows.Scan(&name, &n)
 			counts[name] = n
@@ -223,13 +216,13 @@ type Share struct {
 
 // Shares counts the services that name each of these resources, by what rights to see services depend on.
 func (v View) Shares(ctx context.Context, kind Kind, names []string) (shares []Share, err error) {
-	for chunk := range slices.Chunk(names, chunkSize) {
-		rows, err := v.q.QueryContext(ctx, "SELECT f.name, COALESCE(p.name, ''), COALESCE(c.name, ''), COUNT(*)"+
+	for chunk := range slices.Chunk(names, database.ChunkSize) {
+		rows, err := v.db.QueryContext(ctx, "SELECT f.name, COALESCE(p.name, ''), COALESCE(c.name, ''), COUNT(*)"+
 			" FROM refs f JOIN resources r ON r.uid = f.uid"+
 			" LEFT JOIN refs p ON p.uid = f.uid AND p.kind = $1 LEFT JOIN refs c ON c.uid = f.uid AND c.kind = $2"+
-			" WHERE r.kind = $3 AND f.kind = $4 AND f.name IN "+v.dialect.placeholders(5, len(chunk))+
-			" GROUP BY f.name, p.name, c.name", anys(chunk, KindProject, KindCluster, KindService, kind)...)
-		some, err := collect(rows, err, func(rows *sql.Rows) (s Share, err error) {
+			" WHERE r.kind = $3 AND f.kind = $4 AND f.name IN "+v.db.Dialect.Placeholders(5, len(chunk))+
+			" GROUP BY f.name, p.name, c.name", database.Anys(chunk, KindProject, KindCluster, KindService, kind)...)
+		some, err := database.Collect(rows, err, func(rows *sql.Rows) (s Share, err error) {
 			return s, rows.Scan(&s.Name, &s.Project, &s.Cluster, &s.Services)
 		})
 		if err != nil {
@@ -242,83 +235,30 @@ func (v View) Shares(ctx context.Context, kind Kind, names []string) (shares []S
 
 // Revisions returns up to limit entries of a resource's history, the newest first.
 func (v View) Revisions(ctx context.Context, uid string, limit int) ([]Revision, error) {
-	rows, err := v.q.QueryContext(ctx, "SELECT uid, revision, action, author, time, labels, spec FROM revisions"+
+	rows, err := v.db.QueryContext(ctx, "SELECT uid, revision, action, author, time, labels, spec FROM revisions"+
 		" WHERE uid = $1 ORDER BY revision DESC LIMIT $2", uid, limit)
-	return collect(rows, err, scanRevision)
+	return database.Collect(rows, err, scanRevision)
 }
 
 func scanRevision(rows *sql.Rows) (r Revision, err error) {
 	var us int64
 	var labels string
-	if err := rows.Scan(&r.UID, &r.Revision, &r.Action, &r.Author, &us, &labels, unpackInto(&r.Spec)); err != nil {
+	if err := rows.Scan(&r.UID, &r.Revision, &r.Action, &r.Author, &us, &labels, database.UnpackInto(&r.Spec)); err != nil {
 		return r, err
 	}
-	r.Time = FromMicros(us)
+	r.Time = database.FromMicros(us)
 	return r, json.Unmarshal([]byte(labels), &r.Labels)
-}
-
-// chunkSize bounds the values of one IN list.
-const chunkSize = 200
-
-// placeholders is a list of n placeholders, the first with number first.
-func (d *dialect) placeholders(first, n int) string {
-	var b strings.Builder
-	for i := range n {
-		b.WriteByte(',')
-		if !d.numbered {
-			b.WriteByte('?')
-			continue
-		}
-		b.WriteByte('$')
-		b.WriteString(strconv.Itoa(first + i))
-	}
-	return "(" + strings.TrimPrefix(b.String(), ",") + ")"
-}
-
-// list is what stands behind IN for these values, in a query whose other values come first.
-func (d *dialect) list(values []string, first ...any) (text string, args []any) {
-	at := len(first) + 1
-	if d.arrays {
-		return d.placeholders(at, len(values)), anys(values, first...)
-	}
-	// The time that SQLite's driver takes for a statement grows with the square of its values.
-	one, _ := json.Marshal(values) // texts can be encoded
-	return fmt.Sprintf("(SELECT value FROM json_each($%d))", at), append(first, string(one))
-}
-
-func anys[T any](list []T, first ...any) []any {
-	for _, v := range list {
-		first = append(first, v)
-	}
-	return first
-}
-
-// collect reads all rows.
-func collect[T any](rows *sql.Rows, err error, scan func(*sql.Rows) (T, error)) ([]T, error) {
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }() // rows.Err has told
-	var list []T
-	for rows.Next() {
-		v, err := scan(rows)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, v)
-	}
-	return list, rows.Err()
 }
 
 // WithUID returns a resource, or ErrNotFound.
 func (v View) WithUID(ctx context.Context, uid string) (Resource, error) {
-	r, err := scanResource(v.q.QueryRowContext(ctx, "SELECT "+resourceColumns+" FROM resources r WHERE uid = $1", uid))
-	return r, notFound(err)
+	r, err := scanResource(v.db.QueryRowContext(ctx, "SELECT "+resourceColumns+" FROM resources r WHERE uid = $1", uid))
+	return r, database.NotFound(err)
 }
 
 // Names of resources, by uid.
 func (v View) Names(ctx context.Context, uids []string) (map[string]string, error) {
-	return byKey(ctx, v, "SELECT uid, name FROM resources WHERE uid IN ", uids, func(rows *sql.Rows) (uid, name string, err error) {
+	return database.ByKey(ctx, v.db, "SELECT uid, name FROM resources WHERE uid IN ", uids, func(rows *sql.Rows) (uid, name string, err error) {
 		return uid, name, rows.Scan(&uid, &name)
 	})
 }

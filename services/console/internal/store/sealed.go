@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+
+	"fairlead.dev/services/console/internal/store/database"
 )
 
 // Sealed is something sealed, and what it is of.
@@ -82,9 +84,9 @@ func (s *Store) renewTable(ctx context.Context, of sealedTable, renew func(Seale
 // sealed returns the values whose keys come after one.
 func (v View) sealed(ctx context.Context, of sealedTable, after string) ([]Sealed, error) {
 	key := "CAST(" + of.key + " AS TEXT)"
-	rows, err := v.q.QueryContext(ctx, "SELECT "+of.columns+", sealed FROM "+of.name+" WHERE LENGTH(sealed) > 0 AND "+
+	rows, err := v.db.QueryContext(ctx, "SELECT "+of.columns+", sealed FROM "+of.name+" WHERE LENGTH(sealed) > 0 AND "+
 		key+" > $1 ORDER BY "+key+" LIMIT $2", after, renewRows)
-	return collect(rows, err, func(rows *sql.Rows) (Sealed, error) {
+	return database.Collect(rows, err, func(rows *sql.Rows) (Sealed, error) {
 		s := Sealed{Table: of.name}
 		return s, rows.Scan(&s.UID, &s.Kind, &s.Name, &s.Value)
 	})
@@ -95,9 +97,9 @@ func (s *Store) putRenewed(ctx context.Context, of sealedTable, list []renewed) 
 	if len(list) == 0 {
 		return nil
 	}
-	return s.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	return s.Transact(ctx, func(ctx context.Context, tx database.Tx) error {
 		var seq int64
-		if err := tx.QueryRowContext(ctx, s.dialect.lockLog).Scan(&seq); err != nil {
+		if err := tx.QueryRowContext(ctx, s.Dialect.LockLog).Scan(&seq); err != nil {
 			return fmt.Errorf("lock catalog: %w", err)
 		}
 		for _, r := range list {

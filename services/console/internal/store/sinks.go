@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"fairlead.dev/services/console/internal/store/database"
 )
 
 // Sending is how far a sink is with the events, and how sending to it goes.
@@ -46,15 +48,15 @@ func scanSending(row interface{ Scan(dest ...any) error }, more ...any) (s Sendi
 		&s.Sink, &s.Seq, &next, &s.Sender, &s.Attempts, &s.Rejections, &s.Waiting, &oldest,
 		&send, &s.Sent, &s.Dropped, &s.Problem, &problem, &s.Earlier,
 	}, more...)...)
-	s.Next, s.Oldest, s.SendTime, s.ProblemTime = FromMicros(next), FromMicros(oldest), FromMicros(send), FromMicros(problem)
+	s.Next, s.Oldest, s.SendTime, s.ProblemTime = database.FromMicros(next), database.FromMicros(oldest), database.FromMicros(send), database.FromMicros(problem)
 	return s, err
 }
 
 // Sendings returns how sending goes to all sinks, by uid.
 func (v View) Sendings(ctx context.Context) (map[string]Sending, error) {
-	rows, err := v.q.QueryContext(ctx, "SELECT "+sendingColumns+", CASE WHEN next_time <= "+v.dialect.now+
-		" AND lease_time <= "+v.dialect.now+" THEN 1 ELSE 0 END FROM sinks")
-	list, err := collect(rows, err, func(rows *sql.Rows) (Sending, error) {
+	rows, err := v.db.QueryContext(ctx, "SELECT "+sendingColumns+", CASE WHEN next_time <= "+v.db.Dialect.Now+
+		" AND lease_time <= "+v.db.Dialect.Now+" THEN 1 ELSE 0 END FROM sinks")
+	list, err := database.Collect(rows, err, func(rows *sql.Rows) (Sending, error) {
 		var due int
 		s, err := scanSending(rows, &due)
 		s.Due = due == 1
@@ -72,9 +74,9 @@ func (v View) Sendings(ctx context.Context) (map[string]Sending, error) {
 
 // Sending returns how sending to a sink goes.
 func (v View) Sending(ctx context.Context, sink string) (Sending, error) {
-	s, err := scanSending(v.q.QueryRowContext(ctx, "SELECT "+sendingColumns+" FROM sinks WHERE sink_uid = $1", sink))
+	s, err := scanSending(v.db.QueryRowContext(ctx, "SELECT "+sendingColumns+" FROM sinks WHERE sink_uid = $1", sink))
 	if err != nil {
-		return s, fmt.Errorf("read sink: %w", notFound(err))
+		return s, fmt.Errorf("read sink: %w", database.NotFound(err))
 	}
 	return s, nil
 }
@@ -85,7 +87,7 @@ func (t *Tx) BeginSending(ctx context.Context, sink string) error {
 	if err != nil {
 		return err
 	}
-	_, err = t.tx.ExecContext(ctx, "INSERT INTO sinks (sink_uid, seq, next_time) VALUES ($1, $2, "+t.dialect.now+")"+ //nolint:gosec // constants only
+	_, err = t.tx.ExecContext(ctx, "INSERT INTO sinks (sink_uid, seq, next_time) VALUES ($1, $2, "+t.tx.Dialect.Now+")"+ //nolint:gosec // constants only
 		" ON CONFLICT (sink_uid) DO UPDATE SET rejections = 0,"+
 		// Another time than that of a claim that runs, also within the clock's step: it is how PutSending knows of the
 		// change.
@@ -107,8 +109,8 @@ func (t *Tx) KeepFilters(ctx context.Context, sink, filters string) error {
 // ClaimSending takes sending to a sink on for some time, unless it is not due or another sender has. Clocks of consoles
 // differ: the database's counts.
 func (s *Store) ClaimSending(ctx context.Context, sink, sender string, lease time.Duration) (of Sending, mine bool, err error) {
-	err = s.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		now := s.dialect.now
+	err = s.Transact(ctx, func(ctx context.Context, tx database.Tx) error {
+		now := s.Dialect.Now
 		of, err = scanSending(tx.QueryRowContext(ctx, "UPDATE sinks SET sender = $2, lease_time = "+now+" + $3"+
 			" WHERE sink_uid = $1 AND next_time <= "+now+" AND lease_time <= "+now+" RETURNING "+sendingColumns, sink, sender, lease.Microseconds()))
 		if mine = err == nil; errors.Is(err, sql.ErrNoRows) {
@@ -130,11 +132,11 @@ func (s *Store) PutSending(ctx context.Context, of Sending, wait time.Duration, 
 
 // PutStatuses is PutSending that also keeps statuses that the sink has set, and forgets those of the contexts in gone.
 func (s *Store) PutStatuses(ctx context.Context, of Sending, wait time.Duration, set []CommitStatus, gone []string, events ...Event) (kept bool, err error) {
-	err = s.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		res, err := tx.ExecContext(ctx, "UPDATE sinks SET lease_time = 0, next_time = CASE WHEN next_time = $3 THEN "+s.dialect.now+" + $4 ELSE next_time END,"+ //nolint:gosec // constants only
+	err = s.Transact(ctx, func(ctx context.Context, tx database.Tx) error {
+		res, err := tx.ExecContext(ctx, "UPDATE sinks SET lease_time = 0, next_time = CASE WHEN next_time = $3 THEN "+s.Dialect.Now+" + $4 ELSE next_time END,"+ //nolint:gosec // constants only
 			" seq = $5, attempts = $6, waiting = $7, oldest_time = $8, send_time = $9, sent = $10, dropped = $11, problem = $12, problem_time = $13, rejections = $14"+
-			" WHERE sink_uid = $1 AND sender = $2", of.Sink, of.Sender, Micros(of.Next), wait.Microseconds(),
-			of.Seq, of.Attempts, of.Waiting, Micros(of.Oldest), Micros(of.SendTime), of.Sent, of.Dropped, of.Problem, Micros(of.ProblemTime), of.Rejections)
+			" WHERE sink_uid = $1 AND sender = $2", of.Sink, of.Sender, database.Micros(of.Next), wait.Microseconds(),
+			of.Seq, of.Attempts, of.Waiting, database.Micros(of.Oldest), database.Micros(of.SendTime), of.Sent, of.Dropped, of.Problem, database.Micros(of.ProblemTime), of.Rejections)
 		if err != nil {
 			return err
 		}
@@ -173,10 +175,10 @@ type CommitStatus struct {
 // CommitStatuses returns the last statuses of a sink by these names, and whatever ref.
 func (v View) CommitStatuses(ctx context.Context, sink string, contexts []string) (map[CommitStatusKey]CommitStatus, error) {
 	found := make(map[CommitStatusKey]CommitStatus, len(contexts))
-	for chunk := range slices.Chunk(contexts, chunkSize) {
-		rows, err := v.q.QueryContext(ctx, "SELECT context, ref, repository, commit_id, digest, state, description FROM commit_statuses WHERE sink_uid = $1 AND context IN "+
-			v.dialect.placeholders(2, len(chunk)), anys(chunk, sink)...)
-		if _, err := collect(rows, err, func(rows *sql.Rows) (c CommitStatus, err error) {
+	for chunk := range slices.Chunk(contexts, database.ChunkSize) {
+		rows, err := v.db.QueryContext(ctx, "SELECT context, ref, repository, commit_id, digest, state, description FROM commit_statuses WHERE sink_uid = $1 AND context IN "+
+			v.db.Dialect.Placeholders(2, len(chunk)), database.Anys(chunk, sink)...)
+		if _, err := database.Collect(rows, err, func(rows *sql.Rows) (c CommitStatus, err error) {
 			err = rows.Scan(&c.Context, &c.Ref, &c.Repository, &c.Commit, &c.Digest, &c.State, &c.Description)
 			found[c.CommitStatusKey] = c
 			return c, err
@@ -189,10 +191,10 @@ func (v View) CommitStatuses(ctx context.Context, sink string, contexts []string
 
 // putCommitStatuses keeps statuses that a sink has set, and forgets those of the contexts in gone. A sink that is gone
 // keeps none.
-func putCommitStatuses(ctx context.Context, tx *sql.Tx, sink string, set []CommitStatus, gone []string) error {
-	err := execEach(ctx, tx, len(gone), "DELETE FROM commit_statuses WHERE sink_uid = $1 AND context = $2", func(i int) []any { return []any{sink, gone[i]} })
+func putCommitStatuses(ctx context.Context, tx database.Tx, sink string, set []CommitStatus, gone []string) error {
+	err := database.ExecEach(ctx, tx, len(gone), "DELETE FROM commit_statuses WHERE sink_uid = $1 AND context = $2", func(i int) []any { return []any{sink, gone[i]} })
 	if err == nil {
-		err = execEach(ctx, tx, len(set), "INSERT INTO commit_statuses (sink_uid, context, ref, repository, commit_id, digest, state, description)"+
+		err = database.ExecEach(ctx, tx, len(set), "INSERT INTO commit_statuses (sink_uid, context, ref, repository, commit_id, digest, state, description)"+
 			" SELECT sink_uid, CAST($2 AS TEXT), CAST($3 AS TEXT), CAST($4 AS TEXT), CAST($5 AS TEXT), CAST($6 AS TEXT), CAST($7 AS TEXT), CAST($8 AS TEXT) FROM sinks WHERE sink_uid = $1"+
 			" ON CONFLICT (sink_uid, context, ref) DO UPDATE SET repository = excluded.repository, commit_id = excluded.commit_id, digest = excluded.digest,"+
 			" state = excluded.state, description = excluded.description", func(i int) []any {

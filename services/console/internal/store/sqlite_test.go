@@ -2,27 +2,15 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"path/filepath"
 	"runtime"
 	"sync"
 	"testing"
 	"time"
-)
 
-// The writer's cache fits the container that the console runs in.
-func TestWritersCacheIsBoundedByMemory(t *testing.T) {
-	t.Parallel()
-	for limit, want := range map[int64]int64{
-		0: 128 << 20, 64 << 30: 128 << 20, 1 << 30: 1 << 30 / 12,
-		32 << 20: 8 << 20,
-	} {
-		if got := writerCache(limit); got != want {
-			t.Errorf("of %d bytes: %d, want %d", limit, got, want)
-		}
-	}
-}
+	"fairlead.dev/services/console/internal/store/database"
+)
 
 // Statuses of a whole fleet wait in a line; what a person writes meanwhile comes next.
 func TestAWriteWaitsForOneTransactionOfStatuses(t *testing.T) {
@@ -45,7 +33,7 @@ func TestAWriteWaitsForOneTransactionOfStatuses(t *testing.T) {
 	var wg sync.WaitGroup
 	begun, release := make(chan struct{}), make(chan struct{})
 	status := func(fn func()) {
-		err := s.status(t.Context(), &Touched{}, nil, func(context.Context, *sql.Tx) (map[ReportKey]bool, error) {
+		err := s.status(t.Context(), &Touched{}, nil, func(context.Context, database.Tx) (map[ReportKey]bool, error) {
 			fn()
 			note("status")
 			return nil, nil
@@ -64,7 +52,7 @@ func TestAWriteWaitsForOneTransactionOfStatuses(t *testing.T) {
 	for range 5 {
 		wg.Go(func() { status(func() {}) })
 	}
-	waited := s.write.Stats().WaitCount
+	waited := s.Databases()["catalog"].Stats().WaitCount
 	wg.Go(func() {
 		if err := s.Write(t.Context(), "user:ada", func(context.Context, *Tx) error {
 			note("person")
@@ -73,7 +61,7 @@ func TestAWriteWaitsForOneTransactionOfStatuses(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	for s.write.Stats().WaitCount == waited {
+	for s.Databases()["catalog"].Stats().WaitCount == waited {
 		runtime.Gosched()
 	}
 	close(release)
@@ -91,14 +79,19 @@ func TestAStatusThatNobodyWaitsForIsNotBegun(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	leave, err := s.enterLane(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	entered, leave, left := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		left <- s.TransactLane(t.Context(), func(context.Context, database.Tx) error {
+			close(entered)
+			<-leave
+			return nil
+		})
+	}()
+	<-entered
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- s.status(ctx, &Touched{}, nil, func(context.Context, *sql.Tx) (map[ReportKey]bool, error) {
+		ended <- s.status(ctx, &Touched{}, nil, func(context.Context, database.Tx) (map[ReportKey]bool, error) {
 			t.Error("it was begun")
 			return nil, nil
 		})
@@ -107,7 +100,10 @@ func TestAStatusThatNobodyWaitsForIsNotBegun(t *testing.T) {
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
-	leave()
+	close(leave)
+	if err := <-left; err != nil {
+		t.Error(err)
+	}
 }
 
 // An upgrade that lowers the number of events finds many too many. The events go with the batches that come, some with
@@ -123,13 +119,13 @@ func TestTooManyEventsGoWithBatches(t *testing.T) {
 		t.Fatal(err)
 	}
 	const many = maxEvents + 2*eventsOver
-	write, _ := s.Pools()
-	if _, err := write.ExecContext(t.Context(), "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?) INSERT INTO events (id, time, type, cluster, service, event) SELECT 'e' || i, ?, 't', '', '', '{}' FROM n", many, Micros(s.clock())); err != nil {
+	write := s.Databases()["catalog"]
+	if _, err := write.ExecContext(t.Context(), "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?) INSERT INTO events (id, time, type, cluster, service, event) SELECT 'e' || i, ?, 't', '', '', '{}' FROM n", many, database.Micros(s.Clock())); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []int{many - eventsOver, maxEvents, maxEvents} {
-		err := s.transact(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
-			return s.insertEvents(ctx, tx, []Event{{ID: NewEventID(), Time: s.clock(), Type: "t", Event: []byte("{}")}})
+		err := s.Transact(t.Context(), func(ctx context.Context, tx database.Tx) error {
+			return s.insertEvents(ctx, tx, []Event{{ID: NewEventID(), Time: s.Clock(), Type: "t", Event: []byte("{}")}})
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"fairlead.dev/services/console/internal/store/database"
 )
 
 // Heads is what the fetcher of a source published.
@@ -66,7 +68,7 @@ type Seen struct {
 
 // Heads returns the heads of sources, by uid.
 func (v View) Heads(ctx context.Context, uids []string) (map[string]Heads, error) {
-	return byKey(ctx, v, "SELECT source_uid, epoch, owner, state FROM heads WHERE source_uid IN ", uids, func(rows *sql.Rows) (uid string, h Heads, err error) {
+	return database.ByKey(ctx, v.db, "SELECT source_uid, epoch, owner, state FROM heads WHERE source_uid IN ", uids, func(rows *sql.Rows) (uid string, h Heads, err error) {
 		return uid, h, rows.Scan(&uid, &h.Epoch, &h.Owner, &h.State)
 	})
 }
@@ -76,7 +78,7 @@ type ReportKey struct{ Service, Cluster string }
 
 // Reports returns the reports about services, from any cluster.
 func (v View) Reports(ctx context.Context, services []string) (map[ReportKey]Report, error) {
-	return byKey(ctx, v, selectReports+" IN ", services, scanReport)
+	return database.ByKey(ctx, v.db, selectReports+" IN ", services, scanReport)
 }
 
 // ReportsWithin returns the reports about all services whose uids are in a range.
@@ -88,51 +90,21 @@ const selectReports = "SELECT service_uid, cluster_uid, sequence, receive_time, 
 
 func scanReport(rows *sql.Rows) (k ReportKey, r Report, err error) {
 	var us int64
-	err = rows.Scan(&r.Service, &r.Cluster, &r.Sequence, &us, unpackInto(&r.State))
-	r.ReceiveTime = FromMicros(us)
+	err = rows.Scan(&r.Service, &r.Cluster, &r.Sequence, &us, database.UnpackInto(&r.State))
+	r.ReceiveTime = database.FromMicros(us)
 	return ReportKey{r.Service, r.Cluster}, r, err
 }
 
 // Seen returns the signs of life of clusters, by uid.
 func (v View) Seen(ctx context.Context, uids []string) (map[string]Seen, error) {
-	return byKey(ctx, v, "SELECT cluster_uid, join_time, seen_time, lost_time, leave_time, reuse_time, reuse, state FROM seen WHERE cluster_uid IN ", uids,
+	return database.ByKey(ctx, v.db, "SELECT cluster_uid, join_time, seen_time, lost_time, leave_time, reuse_time, reuse, state FROM seen WHERE cluster_uid IN ", uids,
 		func(rows *sql.Rows) (uid string, s Seen, err error) {
 			var joined, seen, lost, left, reused int64
 			err = rows.Scan(&s.Cluster, &joined, &seen, &lost, &left, &reused, &s.Reuse, &s.State)
-			s.JoinTime, s.SeenTime, s.LostTime, s.LeaveTime = FromMicros(joined), FromMicros(seen), FromMicros(lost), FromMicros(left)
-			s.ReuseTime = FromMicros(reused)
+			s.JoinTime, s.SeenTime, s.LostTime, s.LeaveTime = database.FromMicros(joined), database.FromMicros(seen), database.FromMicros(lost), database.FromMicros(left)
+			s.ReuseTime = database.FromMicros(reused)
 			return s.Cluster, s, err
 		})
-}
-
-func byKey[K comparable, V any](ctx context.Context, v View, query string, keys []string, scan func(*sql.Rows) (K, V, error)) (map[K]V, error) {
-	return byKeys(ctx, v, query, keys, "", scan)
-}
-
-// byKeys is byKey of a query that goes on behind the keys.
-func byKeys[K comparable, V any](ctx context.Context, v View, query string, keys []string, after string, scan func(*sql.Rows) (K, V, error)) (map[K]V, error) {
-	found := make(map[K]V, len(keys))
-	for chunk := range slices.Chunk(keys, chunkSize) {
-		in, args := v.dialect.list(chunk)
-		rows, err := v.q.QueryContext(ctx, query+in+after, args...)
-		if found, err = keyed(rows, err, found, scan); err != nil {
-			return nil, err
-		}
-	}
-	return found, nil
-}
-
-// keyed adds all rows to a map.
-func keyed[K comparable, V any](rows *sql.Rows, err error, to map[K]V, scan func(*sql.Rows) (K, V, error)) (map[K]V, error) {
-	_, err = collect(rows, err, func(rows *sql.Rows) (struct{}, error) {
-		k, val, err := scan(rows)
-		to[k] = val
-		return struct{}{}, err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return to, nil
 }
 
 // Range is all uids from one to another, both included. Neighbours in a table are read in one go, where each of a list
@@ -143,8 +115,8 @@ type Range struct{ First, Last string }
 func within[K comparable, V any](ctx context.Context, v View, query string, uids Range,
 	scan func(*sql.Rows) (K, V, error),
 ) (map[K]V, error) {
-	rows, err := v.q.QueryContext(ctx, query+" BETWEEN $1 AND $2", uids.First, uids.Last)
-	return keyed(rows, err, map[K]V{}, scan)
+	rows, err := v.db.QueryContext(ctx, query+" BETWEEN $1 AND $2", uids.First, uids.Last)
+	return database.Keyed(rows, err, map[K]V{}, scan)
 }
 
 // Claim gives a source's next epoch to owner.
@@ -153,7 +125,7 @@ func (t *Tx) Claim(ctx context.Context, source Resource, owner string) (Heads, e
 	err := t.tx.QueryRowContext(ctx, "UPDATE heads SET epoch = epoch + 1, owner = $1 WHERE source_uid = $2 RETURNING epoch, owner, state",
 		owner, source.UID).Scan(&h.Epoch, &h.Owner, &h.State)
 	if err != nil {
-		return Heads{}, fmt.Errorf("claim source: %w", notFound(err))
+		return Heads{}, fmt.Errorf("claim source: %w", database.NotFound(err))
 	}
 	return h, t.touch(ctx, source)
 }
@@ -219,20 +191,20 @@ func (s *Store) PutReports(ctx context.Context, reports []Report, steps []Step, 
 	reports = slices.SortedFunc(slices.Values(reports), func(a, b Report) int {
 		return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Sequence, b.Sequence))
 	})
-	now := Micros(s.clock())
+	now := database.Micros(s.Clock())
 	var touched Touched
 	for _, r := range reports {
 		touched.Services = append(touched.Services, r.Service)
 	}
 	var healthy []became
 	var own []Touch
-	err = s.status(ctx, &touched, events, func(ctx context.Context, tx *sql.Tx) (_ map[ReportKey]bool, err error) {
+	err = s.status(ctx, &touched, events, func(ctx context.Context, tx database.Tx) (_ map[ReportKey]bool, err error) {
 		if len(steps) > 0 {
-			if err := s.dialect.lock(ctx, tx, s.dialect.lockSteps); err != nil {
+			if err := tx.Lock(ctx, s.Dialect.LockSteps); err != nil {
 				return nil, err
 			}
 		}
-		standing, err := (View{tx, &s.dialect}).standing(ctx, reports)
+		standing, err := viewOver(tx.View()).standing(ctx, reports)
 		if err != nil {
 			return nil, err
 		}
@@ -242,7 +214,7 @@ func (s *Store) PutReports(ctx context.Context, reports []Report, steps []Step, 
 		touched = told(reports, kept, now)
 		touched.Own = own
 		ours := slices.DeleteFunc(slices.Clone(steps), func(p Step) bool { return p.Of != ReportKey{} && !kept[p.Of] })
-		healthy, err = s.dialect.stepDeployments(ctx, tx, ours)
+		healthy, err = stepDeployments(ctx, tx, ours)
 		return kept, err
 	})
 	if err != nil {
@@ -260,7 +232,7 @@ func told(reports []Report, kept map[ReportKey]bool, now int64) (t Touched) {
 		case r.Value == nil:
 			t.Services = append(t.Services, r.Service)
 		default:
-			r.State, r.Basis, r.ReceiveTime = nil, nil, FromMicros(now)
+			r.State, r.Basis, r.ReceiveTime = nil, nil, database.FromMicros(now)
 			t.Reports = append(t.Reports, r)
 		}
 	}
@@ -275,7 +247,7 @@ func (v View) standing(ctx context.Context, reports []Report) ([]Report, error) 
 			named[r.Service], named[r.Cluster] = 0, 0
 		}
 	}
-	revisions, err := v.revisionsOf(ctx, sortedKeys(named))
+	revisions, err := v.revisionsOf(ctx, database.SortedKeys(named))
 	if err != nil {
 		return nil, err
 	}
@@ -290,7 +262,7 @@ func (v View) standing(ctx context.Context, reports []Report) ([]Report, error) 
 
 // revisionsOf returns the revisions of the resources that are there, by uid.
 func (v View) revisionsOf(ctx context.Context, uids []string) (map[string]int64, error) {
-	return byKey(ctx, v, "SELECT uid, revision FROM resources WHERE uid IN ", uids, func(rows *sql.Rows) (uid string, revision int64, err error) {
+	return database.ByKey(ctx, v.db, "SELECT uid, revision FROM resources WHERE uid IN ", uids, func(rows *sql.Rows) (uid string, revision int64, err error) {
 		err = rows.Scan(&uid, &revision)
 		return uid, revision, err
 	})
@@ -298,20 +270,20 @@ func (v View) revisionsOf(ctx context.Context, uids []string) (map[string]int64,
 
 // putReports writes reports that are sorted: one by one where a statement costs no round trip, else all in few.
 // putReports returns the reports that were written, where consoles share the database with their touches.
-func (s *Store) putReports(ctx context.Context, tx *sql.Tx, reports []Report, now int64) (kept map[ReportKey]bool, own []Touch, err error) {
+func (s *Store) putReports(ctx context.Context, tx database.Tx, reports []Report, now int64) (kept map[ReportKey]bool, own []Touch, err error) {
 	kept = make(map[ReportKey]bool, len(reports))
-	if s.dialect.arrays {
+	if s.Dialect.Arrays {
 		own, err = s.putReportsTogether(ctx, tx, reports, now, kept)
 		return kept, own, err
 	}
-	query := s.dialect.putReport("VALUES ($1, $2, $3, $4, $5, "+s.dialect.now+")") + " AND ($6 IS NULL OR reports.sequence = $6)"
-	err = prepared(ctx, tx, query, func(stmt *sql.Stmt) error {
+	query := putReport("VALUES ($1, $2, $3, $4, $5, "+s.Dialect.Now+")") + " AND ($6 IS NULL OR reports.sequence = $6)"
+	err = database.Prepared(ctx, tx, query, func(stmt *sql.Stmt) error {
 		for _, r := range reports {
 			var before any // NULL: any
 			if r.Basis != nil {
 				before = r.Basis.Sequence
 			}
-			written, err := hasWritten(stmt.ExecContext(ctx, r.Service, r.Cluster, r.Sequence, now, s.dialect.text(r.State), before))
+			written, err := hasWritten(stmt.ExecContext(ctx, r.Service, r.Cluster, r.Sequence, now, s.Dialect.Text(r.State), before))
 			if err != nil {
 				return err
 			}
@@ -327,7 +299,7 @@ func (s *Store) putReports(ctx context.Context, tx *sql.Tx, reports []Report, no
 // putReportsTogether is putReports in a statement for reports that are the first of their services, one for those that
 // follow another, and one for those without a basis. Rows are locked in the order of services, so that consoles can't
 // wait for each other.
-func (s *Store) putReportsTogether(ctx context.Context, tx *sql.Tx, reports []Report, now int64, kept map[ReportKey]bool) (own []Touch, err error) {
+func (s *Store) putReportsTogether(ctx context.Context, tx database.Tx, reports []Report, now int64, kept map[ReportKey]bool) (own []Touch, err error) {
 	var first, next, free []Report
 	for i, r := range reports {
 		switch {
@@ -341,16 +313,16 @@ func (s *Store) putReportsTogether(ctx context.Context, tx *sql.Tx, reports []Re
 		}
 	}
 	const said = " FROM unnest(CAST($1 AS TEXT[]), CAST($2 AS TEXT[]), CAST($3 AS BIGINT[]), CAST($5 AS TEXT[]), CAST($6 AS BIGINT[])) AS p (service, cluster, number, said, before)"
-	rows := "SELECT service, cluster, number, CAST($4 AS BIGINT), said, " + s.dialect.now + said
+	rows := "SELECT service, cluster, number, CAST($4 AS BIGINT), said, " + s.Dialect.Now + said
 	for _, part := range []struct {
 		of   []Report
 		text string
 	}{
-		{next, "UPDATE reports SET sequence = new.number, receive_time = CAST($4 AS BIGINT), state = new.said, touch_time = " + s.dialect.now +
+		{next, "UPDATE reports SET sequence = new.number, receive_time = CAST($4 AS BIGINT), state = new.said, touch_time = " + s.Dialect.Now +
 			" FROM (SELECT p.*" + said + " JOIN reports r ON r.service_uid = p.service AND r.cluster_uid = p.cluster AND r.sequence = p.before AND r.sequence < p.number" +
 			" ORDER BY r.service_uid, r.cluster_uid FOR UPDATE OF r) new WHERE service_uid = new.service AND cluster_uid = new.cluster"},
 		{first, "INSERT INTO reports (service_uid, cluster_uid, sequence, receive_time, state, touch_time) " + rows + " ON CONFLICT (service_uid, cluster_uid) DO NOTHING"},
-		{free, s.dialect.putReport(rows)},
+		{free, putReport(rows)},
 	} {
 		if len(part.of) == 0 {
 			continue
@@ -364,7 +336,7 @@ func (s *Store) putReportsTogether(ctx context.Context, tx *sql.Tx, reports []Re
 			}
 		}
 		rows, err := tx.QueryContext(ctx, part.text+" RETURNING service_uid, cluster_uid, touch_time", services, clusters, numbers, now, states, before)
-		wrote, err := collect(rows, err, func(rows *sql.Rows) (Touch, error) {
+		wrote, err := database.Collect(rows, err, func(rows *sql.Rows) (Touch, error) {
 			t, cluster := Touch{Table: reportTable}, ""
 			err := rows.Scan(&t.UID, &cluster, &t.Time)
 			kept[ReportKey{t.UID, cluster}] = true
@@ -388,7 +360,7 @@ func hasWritten(result sql.Result, err error) (bool, error) {
 }
 
 // putReport is the statement that keeps reports from some rows.
-func (d *dialect) putReport(rows string) string {
+func putReport(rows string) string {
 	return "INSERT INTO reports (service_uid, cluster_uid, sequence, receive_time, state, touch_time) " + rows +
 		" ON CONFLICT (service_uid, cluster_uid) DO UPDATE SET sequence = excluded.sequence, receive_time = excluded.receive_time, state = excluded.state, touch_time = excluded.touch_time" +
 		" WHERE excluded.sequence > reports.sequence"
@@ -396,10 +368,10 @@ func (d *dialect) putReport(rows string) string {
 
 // PutReport keeps a report with what a write did, if its sequence is above the kept one's, and how far deployments are.
 func (t *Tx) PutReport(ctx context.Context, r Report, steps []Step) error {
-	if _, err := t.tx.ExecContext(ctx, t.dialect.putReport("VALUES ($1, $2, $3, $4, $5, "+t.dialect.now+")"), r.Service, r.Cluster, r.Sequence, Micros(t.now), t.dialect.text(r.State)); err != nil {
+	if _, err := t.tx.ExecContext(ctx, putReport("VALUES ($1, $2, $3, $4, $5, "+t.tx.Dialect.Now+")"), r.Service, r.Cluster, r.Sequence, database.Micros(t.tx.Now), t.tx.Dialect.Text(r.State)); err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}
-	healthy, err := t.dialect.stepDeployments(ctx, t.tx, steps)
+	healthy, err := stepDeployments(ctx, t.tx, steps)
 	if err != nil {
 		return err
 	}
@@ -420,20 +392,20 @@ func (s *Store) tellHealthy(list []became) {
 // PutSeen keeps the later of the kept and the given time, and its state; an empty one ({}) leaves the
 // kept one. JoinTime and LostTime are not looked at.
 func (s *Store) PutSeen(ctx context.Context, seen map[string]Seen) error {
-	uids := sortedKeys(seen)
-	return s.eachStatus(ctx, Touched{Clusters: uids}, len(uids), "INSERT INTO seen (cluster_uid, join_time, seen_time, state, touch_time) VALUES ($1, 0, $2, $3, "+s.dialect.now+")"+
+	uids := database.SortedKeys(seen)
+	return s.eachStatus(ctx, Touched{Clusters: uids}, len(uids), "INSERT INTO seen (cluster_uid, join_time, seen_time, state, touch_time) VALUES ($1, 0, $2, $3, "+s.Dialect.Now+")"+
 		" ON CONFLICT (cluster_uid) DO UPDATE SET seen_time = excluded.seen_time, touch_time = excluded.touch_time,"+
 		" state = CASE excluded.state WHEN '{}' THEN seen.state ELSE excluded.state END WHERE excluded.seen_time > seen.seen_time",
 		func(i int) []any {
-			return []any{uids[i], Micros(seen[uids[i]].SeenTime), string(seen[uids[i]].State)}
+			return []any{uids[i], database.Micros(seen[uids[i]].SeenTime), string(seen[uids[i]].State)}
 		})
 }
 
 // PutLost keeps the later of the kept and the given time per cluster that was seen.
 func (s *Store) PutLost(ctx context.Context, lost map[string]time.Time) error {
-	uids := sortedKeys(lost)
-	return s.eachStatus(ctx, Touched{Clusters: uids}, len(uids), "UPDATE seen SET lost_time = $2, touch_time = "+s.dialect.now+" WHERE cluster_uid = $1 AND lost_time < $2",
-		func(i int) []any { return []any{uids[i], Micros(lost[uids[i]])} })
+	uids := database.SortedKeys(lost)
+	return s.eachStatus(ctx, Touched{Clusters: uids}, len(uids), "UPDATE seen SET lost_time = $2, touch_time = "+s.Dialect.Now+" WHERE cluster_uid = $1 AND lost_time < $2",
+		func(i int) []any { return []any{uids[i], database.Micros(lost[uids[i]])} })
 }
 
 // eachStatus runs one statement for n rows in one commit.
@@ -441,8 +413,8 @@ func (s *Store) eachStatus(ctx context.Context, touched Touched, n int, query st
 	if n == 0 {
 		return nil
 	}
-	return s.status(ctx, &touched, nil, func(ctx context.Context, tx *sql.Tx) (map[ReportKey]bool, error) {
-		return nil, execEach(ctx, tx, n, query, args)
+	return s.status(ctx, &touched, nil, func(ctx context.Context, tx database.Tx) (map[ReportKey]bool, error) {
+		return nil, database.ExecEach(ctx, tx, n, query, args)
 	})
 }
 
@@ -475,7 +447,7 @@ func (s *Store) fitRows(n int, took time.Duration) {
 
 // status writes statuses in one commit with events about them. write returns those that it wrote, and may change
 // touched to what was.
-func (s *Store) status(ctx context.Context, touched *Touched, events []Event, write func(context.Context, *sql.Tx) (kept map[ReportKey]bool, err error)) error {
+func (s *Store) status(ctx context.Context, touched *Touched, events []Event, write func(context.Context, database.Tx) (kept map[ReportKey]bool, err error)) error {
 	n := len(touched.Services)
 	events, took, err := s.writeStatus(ctx, events, write)
 	s.fitRows(n, took)
@@ -488,18 +460,13 @@ func (s *Store) status(ctx context.Context, touched *Touched, events []Event, wr
 }
 
 func (s *Store) writeStatus(ctx context.Context, events []Event,
-	write func(context.Context, *sql.Tx) (map[ReportKey]bool, error),
+	write func(context.Context, database.Tx) (map[ReportKey]bool, error),
 ) (told []Event, took time.Duration, err error) {
-	leave, err := s.enterLane(ctx)
-	if err != nil {
-		return nil, 0, err
-	}
-	defer leave()
-	err = s.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	err = s.TransactLane(ctx, func(ctx context.Context, tx database.Tx) error {
 		begin := time.Now() // others wait from here on
 		defer func() { took = time.Since(begin) }()
 		of := ctx
-		if s.dialect.insertRows == 1 {
+		if s.Dialect.InsertRows == 1 {
 			// SQLite's driver has a goroutine watch the context of each statement. These take microseconds, and none
 			// runs after ctx: the transaction ends with it.
 			of = context.WithoutCancel(ctx)
@@ -515,25 +482,4 @@ func (s *Store) writeStatus(ctx context.Context, events []Event,
 		return s.insertEvents(ctx, tx, told)
 	})
 	return told, took, err
-}
-
-// execEach runs one statement for n rows.
-func execEach(ctx context.Context, tx *sql.Tx, n int, query string, args func(int) []any) error {
-	return prepared(ctx, tx, query, func(stmt *sql.Stmt) error {
-		for i := range n {
-			if _, err := stmt.ExecContext(ctx, args(i)...); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }

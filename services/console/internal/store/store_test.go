@@ -14,6 +14,7 @@ import (
 
 	"fairlead.dev/platform/postgrestest"
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/database"
 	"fairlead.dev/services/console/internal/store/storetest"
 )
 
@@ -91,7 +92,7 @@ func TestAWriteThatRanOutOfTimeAtItsCommitIsUnavailable(t *testing.T) {
 	s := opener(t, "sqlite:"+filepath.Join(t.TempDir(), "console.db"))(store.Options{})
 	ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(100*time.Millisecond))
 	defer cancel()
-	err := s.Transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	err := s.Transact(ctx, func(ctx context.Context, tx database.Tx) error {
 		<-ctx.Done()
 		for !errors.Is(tx.Rollback(), sql.ErrTxDone) { // the transaction is rolled back beside this one
 			runtime.Gosched()
@@ -108,7 +109,7 @@ func TestAWriteThatRanOutOfTimeAtItsCommitIsUnavailable(t *testing.T) {
 func TestARenewedValueStaysSoBesideAWriteThatKeepsIt(t *testing.T) {
 	t.Parallel()
 	s := opener(t, postgres.Database(t))(store.Options{})
-	pool, _ := s.Pools()
+	pool := s.Databases()["catalog"]
 	err := s.Write(t.Context(), "ada", func(ctx context.Context, tx *store.Tx) error {
 		_, err := tx.Create(ctx, store.Draft{
 			Kind: store.KindSecret, Name: "git", Spec: []byte("{}"),

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+
+	"fairlead.dev/services/console/internal/store/database"
 )
 
 // sweepRows is how many rows are looked at in one transaction: others write in between.
@@ -39,7 +41,7 @@ func (s *Store) Sweep(ctx context.Context) error {
 
 // sweepPart goes on after a uid, and says up to which it came and whether there is more.
 func (s *Store) sweepPart(ctx context.Context, table, uid, after string) (last string, more bool, err error) {
-	err = s.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	err = s.Transact(ctx, func(ctx context.Context, tx database.Tx) error {
 		err := tx.QueryRowContext(ctx, "SELECT "+uid+" FROM "+table+" WHERE "+uid+" > $1 ORDER BY "+uid+" LIMIT 1 OFFSET $2", after, sweepRows).Scan(&last)
 		if more = err == nil; !more && !errors.Is(err, sql.ErrNoRows) {
 			return err

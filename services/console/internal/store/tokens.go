@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"fairlead.dev/services/console/internal/store/database"
 )
 
 // APIToken is a long-lived credential of a user or a service account. The token itself is kept by nobody but its owner.
@@ -40,8 +42,8 @@ const tokenColumns = "id, hash, subject, member_of, limits, description, creator
 func scanToken(row scanner) (t APIToken, err error) {
 	var created, expires, used, revoked int64
 	err = row.Scan(&t.ID, &t.Hash, &t.Subject, &t.Groups, &t.Limits, &t.Description, &t.Creator, &created, &expires, &used, &revoked)
-	t.CreateTime, t.ExpireTime, t.LastUse, t.RevokeTime = FromMicros(created), FromMicros(expires), FromMicros(used), FromMicros(revoked)
-	return t, notFound(err)
+	t.CreateTime, t.ExpireTime, t.LastUse, t.RevokeTime = database.FromMicros(created), database.FromMicros(expires), database.FromMicros(used), database.FromMicros(revoked)
+	return t, database.NotFound(err)
 }
 
 // APIToken returns a token by its id, or ErrNotFound.
@@ -49,23 +51,23 @@ func (v View) APIToken(ctx context.Context, id string) (APIToken, error) {
 	if strings.ContainsRune(id, 0) || !utf8.ValidString(id) { // no id is like this, and PostgreSQL takes no such text
 		return APIToken{}, ErrNotFound
 	}
-	return scanToken(v.q.QueryRowContext(ctx, "SELECT "+tokenColumns+" FROM api_tokens WHERE id = $1", id))
+	return scanToken(v.db.QueryRowContext(ctx, "SELECT "+tokenColumns+" FROM api_tokens WHERE id = $1", id))
 }
 
 // APITokens returns up to limit tokens of a subject (empty: of all) whose ids come behind after, in the order of ids.
 func (v View) APITokens(ctx context.Context, subject, after string, limit int) ([]APIToken, error) {
-	rows, err := v.q.QueryContext(ctx, "SELECT "+tokenColumns+
+	rows, err := v.db.QueryContext(ctx, "SELECT "+tokenColumns+
 		" FROM api_tokens WHERE ($1 = '' OR subject = $1) AND id > $2 ORDER BY id LIMIT $3", subject, after, limit)
-	return collect(rows, err, func(rows *sql.Rows) (APIToken, error) { return scanToken(rows) })
+	return database.Collect(rows, err, func(rows *sql.Rows) (APIToken, error) { return scanToken(rows) })
 }
 
 // AddAPIToken keeps a token, and forgets those that have expired.
 func (t *Tx) AddAPIToken(ctx context.Context, a APIToken) error {
-	if _, err := t.tx.ExecContext(ctx, "DELETE FROM api_tokens WHERE expire_time <= $1", Micros(t.now)); err != nil {
+	if _, err := t.tx.ExecContext(ctx, "DELETE FROM api_tokens WHERE expire_time <= $1", database.Micros(t.tx.Now)); err != nil {
 		return fmt.Errorf("trim tokens: %w", err)
 	}
 	if _, err := t.tx.ExecContext(ctx, "INSERT INTO api_tokens ("+tokenColumns+") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 0, 0)",
-		a.ID, a.Hash, a.Subject, string(a.Groups), string(a.Limits), a.Description, a.Creator, Micros(t.now), Micros(a.ExpireTime)); err != nil {
+		a.ID, a.Hash, a.Subject, string(a.Groups), string(a.Limits), a.Description, a.Creator, database.Micros(t.tx.Now), database.Micros(a.ExpireTime)); err != nil {
 		return fmt.Errorf("insert token: %w", err)
 	}
 	return nil
@@ -73,7 +75,7 @@ func (t *Tx) AddAPIToken(ctx context.Context, a APIToken) error {
 
 // UseAPIToken notes that a token was used.
 func (t *Tx) UseAPIToken(ctx context.Context, id string) error {
-	if _, err := t.tx.ExecContext(ctx, "UPDATE api_tokens SET last_use_time = $1 WHERE id = $2", Micros(t.now), id); err != nil {
+	if _, err := t.tx.ExecContext(ctx, "UPDATE api_tokens SET last_use_time = $1 WHERE id = $2", database.Micros(t.tx.Now), id); err != nil {
 		return fmt.Errorf("note use of token: %w", err)
 	}
 	return nil
@@ -81,7 +83,7 @@ func (t *Tx) UseAPIToken(ctx context.Context, id string) error {
 
 // RevokeAPITokens revokes a token by its id, or all of a subject.
 func (t *Tx) RevokeAPITokens(ctx context.Context, id, subject string) error {
-	if _, err := t.tx.ExecContext(ctx, "UPDATE api_tokens SET revoke_time = $1 WHERE (id = $2 OR subject = $3) AND revoke_time = 0", Micros(t.now), id, subject); err != nil {
+	if _, err := t.tx.ExecContext(ctx, "UPDATE api_tokens SET revoke_time = $1 WHERE (id = $2 OR subject = $3) AND revoke_time = 0", database.Micros(t.tx.Now), id, subject); err != nil {
 		return fmt.Errorf("revoke tokens: %w", err)
 	}
 	return nil
@@ -89,11 +91,11 @@ func (t *Tx) RevokeAPITokens(ctx context.Context, id, subject string) error {
 
 // AddLoginLink keeps a link, and forgets those that have expired.
 func (t *Tx) AddLoginLink(ctx context.Context, l LoginLink) error {
-	if _, err := t.tx.ExecContext(ctx, "DELETE FROM login_links WHERE expire_time <= $1", Micros(t.now)); err != nil {
+	if _, err := t.tx.ExecContext(ctx, "DELETE FROM login_links WHERE expire_time <= $1", database.Micros(t.tx.Now)); err != nil {
 		return fmt.Errorf("trim login links: %w", err)
 	}
 	if _, err := t.tx.ExecContext(ctx, "INSERT INTO login_links (hash, person, author, create_time, expire_time, use_time) VALUES ($1, $2, $3, $4, $5, 0)",
-		l.Hash, string(l.Person), t.author, Micros(t.now), Micros(l.Expire)); err != nil {
+		l.Hash, string(l.Person), t.tx.Author, database.Micros(t.tx.Now), database.Micros(l.Expire)); err != nil {
 		return fmt.Errorf("insert login link: %w", err)
 	}
 	return nil
@@ -101,30 +103,30 @@ func (t *Tx) AddLoginLink(ctx context.Context, l LoginLink) error {
 
 // LoginLinks returns the links that are neither used nor expired, the newest first.
 func (t *Tx) LoginLinks(ctx context.Context) ([]LoginLink, error) {
-	rows, err := t.tx.QueryContext(ctx, "SELECT hash, person, expire_time FROM login_links WHERE use_time = 0 AND expire_time > $1 ORDER BY create_time DESC, hash", Micros(t.now))
-	return collect(rows, err, func(rows *sql.Rows) (l LoginLink, err error) {
+	rows, err := t.tx.QueryContext(ctx, "SELECT hash, person, expire_time FROM login_links WHERE use_time = 0 AND expire_time > $1 ORDER BY create_time DESC, hash", database.Micros(t.tx.Now))
+	return database.Collect(rows, err, func(rows *sql.Rows) (l LoginLink, err error) {
 		var expires int64
 		err = rows.Scan(&l.Hash, &l.Person, &expires)
-		l.Expire = FromMicros(expires)
+		l.Expire = database.FromMicros(expires)
 		return l, err
 	})
 }
 
 // UseLoginLink uses a link up and returns whose it is. ErrNotFound for one that is unknown, used or expired.
 func (t *Tx) UseLoginLink(ctx context.Context, hash string) (person []byte, err error) {
-	err = t.tx.QueryRowContext(ctx, "UPDATE login_links SET use_time = $1 WHERE hash = $2 AND use_time = 0 AND expire_time > $1 RETURNING person", Micros(t.now), hash).Scan(&person)
+	err = t.tx.QueryRowContext(ctx, "UPDATE login_links SET use_time = $1 WHERE hash = $2 AND use_time = 0 AND expire_time > $1 RETURNING person", database.Micros(t.tx.Now), hash).Scan(&person)
 	if err != nil {
-		return nil, fmt.Errorf("use login link: %w", notFound(err))
+		return nil, fmt.Errorf("use login link: %w", database.NotFound(err))
 	}
 	return person, nil
 }
 
 // Exchange notes that a foreign token was exchanged; false: it was so before.
 func (t *Tx) Exchange(ctx context.Context, hash string, expire time.Time) (first bool, err error) {
-	if _, err := t.tx.ExecContext(ctx, "DELETE FROM exchanged WHERE expire_time <= $1", Micros(t.now)); err != nil {
+	if _, err := t.tx.ExecContext(ctx, "DELETE FROM exchanged WHERE expire_time <= $1", database.Micros(t.tx.Now)); err != nil {
 		return false, fmt.Errorf("trim exchanged tokens: %w", err)
 	}
-	res, err := t.tx.ExecContext(ctx, "INSERT INTO exchanged (hash, expire_time) VALUES ($1, $2) ON CONFLICT (hash) DO NOTHING", hash, Micros(expire))
+	res, err := t.tx.ExecContext(ctx, "INSERT INTO exchanged (hash, expire_time) VALUES ($1, $2) ON CONFLICT (hash) DO NOTHING", hash, database.Micros(expire))
 	if err != nil {
 		return false, fmt.Errorf("insert exchanged token: %w", err)
 	}

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"fmt"
 	"time"
+
+	"fairlead.dev/services/console/internal/store/database"
 )
 
 // Touched is what has another status.
@@ -57,8 +59,8 @@ func touchIn(table string) func(*sql.Rows) (Touch, error) {
 func (v View) Touched(ctx context.Context, within time.Duration) ([]Touch, error) {
 	var out []Touch
 	for _, of := range []struct{ table, uid string }{{hubTable, "service_uid"}, {"hub_refs", "source_uid"}, {reportTable, "service_uid"}, {"seen", "cluster_uid"}} {
-		rows, err := v.q.QueryContext(ctx, "SELECT "+of.uid+", touch_time FROM "+of.table+" WHERE touch_time >= "+v.dialect.now+" - $1", within.Microseconds())
-		list, err := collect(rows, err, touchIn(of.table))
+		rows, err := v.db.QueryContext(ctx, "SELECT "+of.uid+", touch_time FROM "+of.table+" WHERE touch_time >= "+v.db.Dialect.Now+" - $1", within.Microseconds())
+		list, err := database.Collect(rows, err, touchIn(of.table))
 		if err != nil {
 			return nil, fmt.Errorf("read touched %s: %w", of.table, err)
 		}
@@ -78,9 +80,6 @@ func (t *Touched) Add(touch Touch) {
 		t.Services = append(t.Services, touch.UID)
 	}
 }
-
-// MaxWrite is how long a transaction may take to commit.
-const MaxWrite = opTimeout
 
 // Written is the number of the last change that this console committed.
 func (s *Store) Written() int64 { return s.written.Load() }

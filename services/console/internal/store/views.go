@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"fairlead.dev/services/console/internal/store/database"
 )
 
 // ClusterView is what the agent of a cluster saw last.
@@ -28,7 +30,7 @@ const viewColumns = "cluster_uid, term, sequence, number, receive_time, data, re
 func scanView(rows *sql.Rows) (v ClusterView, err error) {
 	var term, sequence, received, refused int64
 	err = rows.Scan(&v.Cluster, &term, &sequence, &v.Number, &received, &v.Data, &v.Refusal, &refused)
-	v.Term, v.Sequence, v.Receive, v.RefuseTime = uint64(term), uint64(sequence), FromMicros(received), FromMicros(refused)
+	v.Term, v.Sequence, v.Receive, v.RefuseTime = uint64(term), uint64(sequence), database.FromMicros(received), database.FromMicros(refused)
 	if v.Receive.After(v.RefuseTime) { // kept since, by a console of an earlier version that knows no refusals
 		v.Refusal, v.RefuseTime = "", time.Time{}
 	}
@@ -37,8 +39,8 @@ func scanView(rows *sql.Rows) (v ClusterView, err error) {
 
 // ClusterViews returns up to limit views that were written after a number, in the order of their writes.
 func (v View) ClusterViews(ctx context.Context, after int64, limit int) ([]ClusterView, error) {
-	rows, err := v.q.QueryContext(ctx, "SELECT "+viewColumns+" FROM views WHERE number > $1 ORDER BY number LIMIT $2", after, limit)
-	list, err := collect(rows, err, scanView)
+	rows, err := v.db.QueryContext(ctx, "SELECT "+viewColumns+" FROM views WHERE number > $1 ORDER BY number LIMIT $2", after, limit)
+	list, err := database.Collect(rows, err, scanView)
 	if err != nil {
 		return nil, fmt.Errorf("read views: %w", err)
 	}
@@ -47,8 +49,8 @@ func (v View) ClusterViews(ctx context.Context, after int64, limit int) ([]Clust
 
 // ViewedClusters returns the uids of the clusters that have a view.
 func (v View) ViewedClusters(ctx context.Context) ([]string, error) {
-	rows, err := v.q.QueryContext(ctx, "SELECT cluster_uid FROM views")
-	return collect(rows, err, func(rows *sql.Rows) (uid string, err error) {
+	rows, err := v.db.QueryContext(ctx, "SELECT cluster_uid FROM views")
+	return database.Collect(rows, err, func(rows *sql.Rows) (uid string, err error) {
 		err = rows.Scan(&uid)
 		return uid, err
 	})
@@ -60,12 +62,12 @@ func (v View) ViewedClusters(ctx context.Context) ([]string, error) {
 func (s *Store) ChangeViews(ctx context.Context, clusters []string,
 	change func(current map[string]ClusterView) ([]ClusterView, error),
 ) (written []ClusterView, err error) {
-	err = s.transactLane(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		if err := s.dialect.lock(ctx, tx, s.dialect.lockViews); err != nil {
+	err = s.TransactLane(ctx, func(ctx context.Context, tx database.Tx) error {
+		if err := tx.Lock(ctx, s.Dialect.LockViews); err != nil {
 			return err
 		}
-		v := View{tx, &s.dialect}
-		current, err := byKey(ctx, v, "SELECT "+viewColumns+" FROM views WHERE cluster_uid IN ", clusters, func(rows *sql.Rows) (string, ClusterView, error) {
+		v := viewOver(tx.View())
+		current, err := database.ByKey(ctx, v.db, "SELECT "+viewColumns+" FROM views WHERE cluster_uid IN ", clusters, func(rows *sql.Rows) (string, ClusterView, error) {
 			one, err := scanView(rows)
 			return one.Cluster, one, err
 		})
@@ -80,8 +82,8 @@ func (s *Store) ChangeViews(ctx context.Context, clusters []string,
 		if err := tx.QueryRowContext(ctx, "SELECT COALESCE(MAX(number), 0) FROM views").Scan(&last); err != nil {
 			return fmt.Errorf("number views: %w", err)
 		}
-		now := s.clock()
-		last = max(last, Micros(now)) // the view with the highest number may have gone with its cluster
+		now := s.Clock()
+		last = max(last, database.Micros(now)) // the view with the highest number may have gone with its cluster
 		for i := range written {
 			last++
 			w := &written[i]
@@ -96,11 +98,11 @@ func (s *Store) ChangeViews(ctx context.Context, clusters []string,
 				}
 			}
 		}
-		return execEach(ctx, tx, len(written), "INSERT INTO views ("+viewColumns+") VALUES ($1, $2, $3, $4, $5, $6, $7, $8)"+
+		return database.ExecEach(ctx, tx, len(written), "INSERT INTO views ("+viewColumns+") VALUES ($1, $2, $3, $4, $5, $6, $7, $8)"+
 			" ON CONFLICT (cluster_uid) DO UPDATE SET term = excluded.term, sequence = excluded.sequence, number = excluded.number,"+
 			" receive_time = excluded.receive_time, data = excluded.data, refusal = excluded.refusal, refuse_time = excluded.refuse_time", func(i int) []any {
 			w := written[i]
-			return []any{w.Cluster, int64(w.Term), int64(w.Sequence), w.Number, Micros(w.Receive), w.Data, w.Refusal, Micros(w.RefuseTime)}
+			return []any{w.Cluster, int64(w.Term), int64(w.Sequence), w.Number, database.Micros(w.Receive), w.Data, w.Refusal, database.Micros(w.RefuseTime)}
 		})
 	})
 	if err != nil {
@@ -125,8 +127,8 @@ func scanCurve(rows *sql.Rows) (c ClusterCurve, err error) {
 
 // ClusterCurves returns up to limit curves of clusters behind a uid, in the order of uids.
 func (v View) ClusterCurves(ctx context.Context, after string, limit int) ([]ClusterCurve, error) {
-	rows, err := v.q.QueryContext(ctx, "SELECT cluster_uid, data FROM "+curveTable+" WHERE cluster_uid > $1 ORDER BY cluster_uid LIMIT $2", after, limit)
-	list, err := collect(rows, err, scanCurve)
+	rows, err := v.db.QueryContext(ctx, "SELECT cluster_uid, data FROM "+curveTable+" WHERE cluster_uid > $1 ORDER BY cluster_uid LIMIT $2", after, limit)
+	list, err := database.Collect(rows, err, scanCurve)
 	if err != nil {
 		return nil, fmt.Errorf("read curves: %w", err)
 	}
@@ -136,8 +138,8 @@ func (v View) ClusterCurves(ctx context.Context, after string, limit int) ([]Clu
 // ChangeCurves has change make new curves of those of some clusters, in one transaction. Another console may write the
 // same ones meanwhile: what the last one lacks of the other it writes in a later step.
 func (s *Store) ChangeCurves(ctx context.Context, clusters []string, change func(current map[string][]byte) []ClusterCurve) error {
-	return s.transactLane(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		current, err := byKey(ctx, View{tx, &s.dialect}, "SELECT cluster_uid, data FROM "+curveTable+" WHERE cluster_uid IN ", clusters,
+	return s.TransactLane(ctx, func(ctx context.Context, tx database.Tx) error {
+		current, err := database.ByKey(ctx, tx.View(), "SELECT cluster_uid, data FROM "+curveTable+" WHERE cluster_uid IN ", clusters,
 			func(rows *sql.Rows) (string, []byte, error) {
 				one, err := scanCurve(rows)
 				return one.Cluster, one.Data, err
@@ -147,7 +149,7 @@ func (s *Store) ChangeCurves(ctx context.Context, clusters []string, change func
 		}
 		written := change(current)
 		slices.SortFunc(written, func(a, b ClusterCurve) int { return strings.Compare(a.Cluster, b.Cluster) }) // as every console does
-		return execEach(ctx, tx, len(written), "INSERT INTO "+curveTable+" (cluster_uid, data) VALUES ($1, $2)"+
+		return database.ExecEach(ctx, tx, len(written), "INSERT INTO "+curveTable+" (cluster_uid, data) VALUES ($1, $2)"+
 			" ON CONFLICT (cluster_uid) DO UPDATE SET data = excluded.data", func(i int) []any {
 			return []any{written[i].Cluster, written[i].Data}
 		})

@@ -3,12 +3,12 @@ package store
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
+
+	"fairlead.dev/services/console/internal/store/database"
 )
 
 // Create writes new resources. The caller has seen in the same Tx that there is none of their names.
@@ -20,7 +20,7 @@ func (t *Tx) Create(ctx context.Context, drafts ...Draft) ([]Resource, error) {
 	for i, d := range drafts {
 		list[i] = Resource{
 			Kind: d.Kind, Name: d.Name, Labels: d.Labels, Spec: d.Spec, Sealed: d.Sealed,
-			UID: newUID(t.now, i), Revision: 1, CreateTime: t.now, UpdateTime: t.now, Seq: t.number(),
+			UID: newUID(t.tx.Now, i), Revision: 1, CreateTime: t.tx.Now, UpdateTime: t.tx.Now, Seq: t.number(),
 		}
 		if d.Continues != "" {
 			var err error
@@ -40,8 +40,8 @@ func (t *Tx) Create(ctx context.Context, drafts ...Draft) ([]Resource, error) {
 	if err := t.log(ctx, false, list...); err != nil {
 		return nil, err
 	}
-	err := insert(ctx, t, "INSERT INTO resources (kind, name, labels, spec, sealed, uid, revision, create_time, update_time, seq) VALUES ", list, func(r Resource) []any {
-		return []any{r.Kind, r.Name, encodeLabels(r.Labels), string(r.Spec), r.Sealed, r.UID, r.Revision, Micros(r.CreateTime), Micros(r.UpdateTime), r.Seq}
+	err := database.Insert(ctx, t.tx, "INSERT INTO resources (kind, name, labels, spec, sealed, uid, revision, create_time, update_time, seq) VALUES ", list, func(r Resource) []any {
+		return []any{r.Kind, r.Name, encodeLabels(r.Labels), string(r.Spec), r.Sealed, r.UID, r.Revision, database.Micros(r.CreateTime), database.Micros(r.UpdateTime), r.Seq}
 	})
 	if err != nil {
 		return nil, fmt.Errorf("insert resource: %w", err)
@@ -49,13 +49,13 @@ func (t *Tx) Create(ctx context.Context, drafts ...Draft) ([]Resource, error) {
 	if err := t.refer(ctx, refs); err != nil {
 		return nil, err
 	}
-	err = insert(ctx, t, "INSERT INTO heads (source_uid, epoch, owner, state) VALUES ", sources, func(r Resource) []any {
+	err = database.Insert(ctx, t.tx, "INSERT INTO heads (source_uid, epoch, owner, state) VALUES ", sources, func(r Resource) []any {
 		return []any{r.UID, 0, "", "{}"}
 	})
 	if err != nil {
 		return nil, fmt.Errorf("insert heads: %w", err)
 	}
-	for _, action := range sortedKeys(actions) {
+	for _, action := range database.SortedKeys(actions) {
 		if err := t.record(ctx, action, actions[action]...); err != nil {
 			return nil, err
 		}
@@ -76,7 +76,7 @@ func (t *Tx) continueHistory(ctx context.Context, from, to string) (revision int
 		"UPDATE deployments SET service_uid = CAST($2 AS TEXT), end_time = CASE WHEN end_time = 0 THEN CAST($3 AS BIGINT) ELSE end_time END WHERE service_uid = $1",
 		"DELETE FROM deleted_services WHERE uid = $1",
 	} {
-		args := []any{from, to, Micros(t.now)}
+		args := []any{from, to, database.Micros(t.tx.Now)}
 		if _, err := t.tx.ExecContext(ctx, stmt, args[:strings.Count(stmt, "$")]...); err != nil {
 			return 0, fmt.Errorf("continue history: %w", err)
 		}
@@ -88,13 +88,13 @@ func (t *Tx) continueHistory(ctx context.Context, from, to string) (revision int
 func (t *Tx) Update(ctx context.Context, r Resource, d Draft) (Resource, error) {
 	r.Labels, r.Spec, r.Sealed = d.Labels, d.Spec, d.Sealed
 	r.Revision++
-	r.UpdateTime = t.now
+	r.UpdateTime = t.tx.Now
 	var err error
 	if r.Seq, err = t.change(ctx, r, false); err != nil {
 		return Resource{}, err
 	}
 	if _, err := t.tx.ExecContext(ctx, "UPDATE resources SET labels = $1, spec = $2, sealed = $3, revision = $4, update_time = $5, seq = $6 WHERE uid = $7",
-		encodeLabels(r.Labels), string(r.Spec), r.Sealed, r.Revision, Micros(r.UpdateTime), r.Seq, r.UID); err != nil {
+		encodeLabels(r.Labels), string(r.Spec), r.Sealed, r.Revision, database.Micros(r.UpdateTime), r.Seq, r.UID); err != nil {
 		return Resource{}, fmt.Errorf("update %s: %w", r.Kind, err)
 	}
 	if _, err := t.tx.ExecContext(ctx, "DELETE FROM refs WHERE uid = $1", r.UID); err != nil {
@@ -162,7 +162,7 @@ type reference struct {
 }
 
 func (t *Tx) refer(ctx context.Context, refs []reference) error {
-	err := insert(ctx, t, "INSERT INTO refs (uid, kind, name) VALUES ", refs, func(r reference) []any {
+	err := database.Insert(ctx, t.tx, "INSERT INTO refs (uid, kind, name) VALUES ", refs, func(r reference) []any {
 		return []any{r.uid, r.to.Kind, r.to.Name}
 	})
 	if err != nil {
@@ -173,8 +173,8 @@ func (t *Tx) refer(ctx context.Context, refs []reference) error {
 
 // record adds to the history.
 func (t *Tx) record(ctx context.Context, action string, list ...Resource) error {
-	err := insert(ctx, t, "INSERT INTO revisions (uid, revision, kind, name, action, author, time, labels, spec) VALUES ", list, func(r Resource) []any {
-		return []any{r.UID, r.Revision, r.Kind, r.Name, action, t.author, Micros(t.now), encodeLabels(r.Labels), t.dialect.text(r.Spec)}
+	err := database.Insert(ctx, t.tx, "INSERT INTO revisions (uid, revision, kind, name, action, author, time, labels, spec) VALUES ", list, func(r Resource) []any {
+		return []any{r.UID, r.Revision, r.Kind, r.Name, action, t.tx.Author, database.Micros(t.tx.Now), encodeLabels(r.Labels), t.tx.Dialect.Text(r.Spec)}
 	})
 	if err != nil {
 		return fmt.Errorf("insert revision: %w", err)
@@ -199,57 +199,8 @@ func encodeLabels(labels map[string]string) string {
 	return string(text)
 }
 
-// insert writes rows with as few statements as are good for the database. The rows come behind VALUES in the query.
-func insert[T any](ctx context.Context, t *Tx, query string, list []T, row func(T) []any) error {
-	size := t.dialect.insertRows
-	before, after, _ := strings.Cut(query, "VALUES ")
-	rows := func(n, values int) string { return before + "VALUES " + t.rows(n, values) + " " + after }
-	of := ctx // of a statement
-	if size == 1 {
-		// SQLite's driver has a goroutine watch the context of each statement, which takes as long as a part of the
-		// row. A row takes microseconds: the context is looked at between two.
-		of = context.WithoutCancel(ctx)
-	}
-	var full *sql.Stmt // for as many rows as that
-	for chunk := range slices.Chunk(list, size) {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		var args []any
-		for _, v := range chunk {
-			args = append(args, row(v)...)
-		}
-		if full == nil && len(list) >= 2*size {
-			var err error
-			if full, err = t.tx.PrepareContext(of, rows(size, len(args)/size)); err != nil {
-				return err
-			}
-			defer func() { _ = full.Close() }() // ends with the transaction anyway
-		}
-		var err error
-		if full != nil && len(chunk) == size {
-			_, err = full.ExecContext(of, args...)
-		} else {
-			_, err = t.tx.ExecContext(of, rows(len(chunk), len(args)/len(chunk)), args...)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// rows are placeholders for rows of some values each.
-func (t *Tx) rows(rows, values int) string {
-	list := make([]string, rows)
-	for i := range list {
-		list[i] = t.dialect.placeholders(1+i*values, values)
-	}
-	return strings.Join(list, ",")
-}
-
 // Author is who this write is recorded for.
-func (t *Tx) Author() string { return t.author }
+func (t *Tx) Author() string { return t.tx.Author }
 
 // Now is the time of this write.
-func (t *Tx) Now() time.Time { return t.now }
+func (t *Tx) Now() time.Time { return t.tx.Now }

@@ -16,6 +16,7 @@ import (
 	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/identity"
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/database"
 )
 
 // The logins of the caller.
@@ -92,5 +93,5 @@ func decodeLoginPlace(token string) (p store.LoginPlace, err error) {
 	if err != nil || !ok || micros <= 0 || strings.ContainsFunc(id, func(r rune) bool { return r < ' ' || r > '~' }) {
 		return p, wrong
 	}
-	return store.LoginPlace{BeginTime: store.FromMicros(micros), ID: id}, nil
+	return store.LoginPlace{BeginTime: database.FromMicros(micros), ID: id}, nil
 }

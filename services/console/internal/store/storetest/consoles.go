@@ -6,23 +6,24 @@ import (
 	"time"
 
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/database"
 )
 
 func testConsoles(t *testing.T, open Open) {
 	s := open(store.Options{})
 	started := time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
-	one := store.Console{ID: "1", Name: "b:7400", Version: "v2", Started: started}
-	other := store.Console{ID: "2", Name: "a:7400", Version: "v1", Started: started.Add(time.Hour)}
-	keep := func(c store.Console) {
+	one := database.Console{ID: "1", Name: "b:7400", Version: "v2", Started: started}
+	other := database.Console{ID: "2", Name: "a:7400", Version: "v1", Started: started.Add(time.Hour)}
+	keep := func(c database.Console) {
 		t.Helper()
 		if err := s.KeepConsole(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
 	}
-	want := func(what string, want ...store.Console) {
+	want := func(what string, want ...database.Console) {
 		t.Helper()
 		got, err := s.Consoles(t.Context())
-		if err != nil || !slices.EqualFunc(got, want, func(a, b store.Console) bool {
+		if err != nil || !slices.EqualFunc(got, want, func(a, b database.Console) bool {
 			return a.ID == b.ID && a.Name == b.Name && a.Version == b.Version && a.Started.Equal(b.Started)
 		}) {
 			t.Errorf("%s: got %+v, %v, want %+v", what, got, err, want)

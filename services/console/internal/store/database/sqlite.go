@@ -1,4 +1,4 @@
-package store
+package database
 
 import (
 	"context"
@@ -34,7 +34,7 @@ const (
 
 // useSQLite opens one connection for writes, which SQLite can only do one by one, and a pool for
 // reads, which WAL never makes wait. synchronous=FULL: a commit is on disk before it returns.
-func (s *Store) useSQLite(file string) error {
+func (d *DB) useSQLite(file string) error {
 	path, err := filepath.Abs(file)
 	if err != nil || file == "" {
 		return fmt.Errorf("database URL: sqlite: needs a file, such as sqlite:/var/lib/fairlead/console.db")
@@ -43,36 +43,36 @@ func (s *Store) useSQLite(file string) error {
 		path, "journal_mode(WAL)", "synchronous(FULL)", fmt.Sprintf("wal_autocheckpoint(%d)", logPages),
 		cacheSize(writerCache(container.MemoryLimit(os.DirFS("/")))),
 	)
-	if s.write, err = sql.Open("sqlite", writer+"&_txlock=immediate"); err != nil {
+	if d.write, err = sql.Open("sqlite", writer+"&_txlock=immediate"); err != nil {
 		return fmt.Errorf("open SQLite: %w", err)
 	}
-	s.write.SetMaxOpenConns(1)
-	s.lane = make(chan struct{}, 1)
-	if s.read, err = sql.Open("sqlite", sqliteDSN(path, "query_only(1)", cacheSize(readCache))); err != nil {
+	d.write.SetMaxOpenConns(1)
+	d.lane = make(chan struct{}, 1)
+	if d.read, err = sql.Open("sqlite", sqliteDSN(path, "query_only(1)", cacheSize(readCache))); err != nil {
 		return fmt.Errorf("open SQLite: %w", err)
 	}
-	s.read.SetMaxOpenConns(maxConns)
-	s.read.SetMaxIdleConns(maxConns)
-	s.read.SetConnMaxIdleTime(connMaxIdle)
-	s.dialect = dialect{
+	d.read.SetMaxOpenConns(maxConns)
+	d.read.SetMaxIdleConns(maxConns)
+	d.read.SetConnMaxIdleTime(connMaxIdle)
+	d.Dialect = Dialect{
 		goose:   goose.DialectSQLite3,
 		folder:  "sqlite",
 		kind:    "sqlite",
 		about:   "SELECT sqlite_version(), (SELECT page_count FROM pragma_page_count()) * (SELECT page_size FROM pragma_page_size())",
-		lockLog: "SELECT seq FROM log", // the transaction began IMMEDIATE: it has the lock
+		LockLog: "SELECT seq FROM log", // the transaction began IMMEDIATE: it has the lock
 		// The driver's work for a statement grows with the square of its values, and with numbers much
 		// faster. There are no round trips to save.
-		insertRows: 1,
+		InsertRows: 1,
 		packed:     sqlitePacked,
 		tables:     "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name",
-		clear:      sqliteClear,
-		numbers: []string{
+		Clear:      sqliteClear,
+		Numbers: []string{
 			"INSERT INTO sqlite_sequence (name, seq) SELECT 'events', 0 WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'events')",
 			"UPDATE sqlite_sequence SET seq = (SELECT MAX(n) FROM (SELECT COALESCE(MAX(seq), 0) AS n FROM events UNION ALL SELECT seq FROM events_gone)) WHERE name = 'events'",
 		},
 		lockFile:    path + ".lock",
 		makeFile:    func() error { return makeDatabase(path) },
-		now:         "CAST(unixepoch('now', 'subsec') * 1000000 AS INTEGER)",
+		Now:         "CAST(unixepoch('now', 'subsec') * 1000000 AS INTEGER)",
 		unavailable: sqliteUnavailable,
 		full:        sqliteFull,
 		check:       func(ctx context.Context, db *sql.DB) error { return db.PingContext(ctx) },
@@ -140,4 +140,32 @@ func sqliteUnavailable(err error) bool {
 		return true
 	}
 	return false
+}
+
+// sqliteClear empties tables, also those that keep their rows.
+func sqliteClear(ctx context.Context, tx Tx, tables []string) error {
+	rows, err := tx.QueryContext(ctx, "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'")
+	triggers, err := Collect(rows, err, func(rows *sql.Rows) (t [2]string, err error) {
+		err = rows.Scan(&t[0], &t[1])
+		return t, err
+	})
+	if err != nil {
+		return err
+	}
+	stmts := []string{"PRAGMA user_version = 0"} // what comes is plain: see packedDatabase
+	for _, t := range triggers {
+		stmts = append(stmts, "DROP TRIGGER "+t[0])
+	}
+	for _, table := range tables {
+		stmts = append(stmts, "DELETE FROM "+table)
+	}
+	for _, t := range triggers {
+		stmts = append(stmts, t[1])
+	}
+	for _, stmt := range stmts {
+		if _, err := tx.ExecContext(ctx, stmt); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -1,4 +1,4 @@
-package store
+package database
 
 import (
 	"context"
@@ -45,7 +45,7 @@ const (
 	relistenMin, relistenMax = 200 * time.Millisecond, 10 * time.Second
 )
 
-func (s *Store) usePostgres(urls func() []string) error {
+func (d *DB) usePostgres(urls func() []string) error {
 	dialer := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: silentIdle, Interval: silentInterval, Count: silentProbes}}
 	l := &logins{urls: urls, prepare: func(cfg *pgx.ConnConfig) {
 		cfg.ConnectTimeout = connectTimeout
@@ -65,40 +65,40 @@ func (s *Store) usePostgres(urls func() []string) error {
 		_, err := conn.PgConn().Exec(ctx, serverPatience).ReadAll()
 		return err
 	}))
-	s.write = sql.OpenDB(l)
-	s.write.SetMaxOpenConns(maxConns)
-	s.write.SetMaxIdleConns(maxConns) // a session costs the server more than a query
-	s.write.SetConnMaxIdleTime(connMaxIdle)
-	s.read = s.write
-	s.dialect = dialect{
+	d.write = sql.OpenDB(l)
+	d.write.SetMaxOpenConns(maxConns)
+	d.write.SetMaxIdleConns(maxConns) // a session costs the server more than a query
+	d.write.SetConnMaxIdleTime(connMaxIdle)
+	d.read = d.write
+	d.Dialect = Dialect{
 		goose:  goose.DialectPostgres,
 		folder: "postgres",
 		kind:   "postgresql",
 		about:  "SELECT current_setting('server_version'), pg_database_size(current_database())",
 		// The lock on this row is released after the commit became visible, so that the next
 		// writer's number is higher and its commit later. Sequences don't give that.
-		lockLog:    "SELECT seq FROM log FOR UPDATE",
-		notify:     "SELECT pg_notify('" + channel + "', '')",
-		lockAudit:  fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", auditLock),
-		lockEvents: fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", eventLock),
-		lockViews:  fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", viewLock),
-		lockBegun:  fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", deploymentLock),
-		lockSteps:  fmt.Sprintf("SELECT pg_advisory_xact_lock_shared(%d)", deploymentLock),
+		LockLog:    "SELECT seq FROM log FOR UPDATE",
+		Notify:     "SELECT pg_notify('" + channel + "', '')",
+		LockAudit:  fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", auditLock),
+		LockEvents: fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", eventLock),
+		LockViews:  fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", viewLock),
+		LockBegun:  fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", deploymentLock),
+		LockSteps:  fmt.Sprintf("SELECT pg_advisory_xact_lock_shared(%d)", deploymentLock),
 		check:      checkPostgres,
 		listen:     func(ctx context.Context, wake func()) error { return listenPostgres(ctx, l, wake) },
-		insertRows: 100, // each statement is a round trip
+		InsertRows: 100, // each statement is a round trip
 		numbered:   true,
-		arrays:     true,
+		Arrays:     true,
 		tables:     "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema() AND table_type = 'BASE TABLE' ORDER BY table_name",
-		clear:      postgresClear,
-		ownNumbers: "OVERRIDING SYSTEM VALUE",
+		Clear:      postgresClear,
+		OwnNumbers: "OVERRIDING SYSTEM VALUE",
 		alone:      postgresAlone,
-		numbers: []string{
+		Numbers: []string{
 			"SELECT setval(pg_get_serial_sequence('events', 'seq'), (SELECT MAX(n) FROM (SELECT COALESCE(MAX(seq), 0) AS n FROM events UNION ALL SELECT seq FROM events_gone) ends) + 1, false)",
 			"SELECT setval(pg_get_serial_sequence('audit', 'seq'), (SELECT COALESCE(MAX(seq), 0) FROM audit) + 1, false)",
 		},
 		unhurried:   "SET LOCAL idle_in_transaction_session_timeout = 0",
-		now:         "CAST(EXTRACT(EPOCH FROM statement_timestamp()) * 1000000 AS BIGINT)",
+		Now:         "CAST(EXTRACT(EPOCH FROM statement_timestamp()) * 1000000 AS BIGINT)",
 		unavailable: postgresUnavailable,
 		full:        postgresFull,
 	}
@@ -189,10 +189,51 @@ func postgresUnavailable(err error) bool {
 
 // Awaits says whether an error is one that ends by itself, so that a start may wait for it: the database is not there
 // yet, or not for now. A server that refuses the login, or does not have the database, needs a person.
-func (s *Store) Awaits(err error) bool {
-	if !s.Shared() || !errors.Is(err, ErrUnavailable) || errors.Is(err, context.Canceled) {
+func (d *DB) Awaits(err error) bool {
+	if !d.Shared() || !errors.Is(err, ErrUnavailable) || errors.Is(err, context.Canceled) {
 		return false
 	}
 	refused, ok := errors.AsType[*pgconn.PgError](err)
 	return !ok || !strings.HasPrefix(refused.Code, "28") && !strings.HasPrefix(refused.Code, "3D")
+}
+
+// postgresClear empties tables, also those that keep their rows. The lock that it takes keeps everybody else out.
+func postgresClear(ctx context.Context, tx Tx, tables []string) error {
+	var stmts []string
+	for _, table := range tables {
+		stmts = append(stmts, "ALTER TABLE "+table+" DISABLE TRIGGER USER")
+	}
+	stmts = append(stmts, "TRUNCATE "+strings.Join(tables, ", "))
+	for _, table := range tables {
+		stmts = append(stmts, "ALTER TABLE "+table+" ENABLE TRIGGER USER")
+	}
+	for _, stmt := range stmts {
+		if _, err := tx.ExecContext(ctx, stmt); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const (
+	// leaveTime is how long a console that has ended may seem to be connected: its backends live on for a moment.
+	leaveTime  = 5 * time.Second
+	leavePause = 50 * time.Millisecond
+)
+
+// postgresAlone is an error when a console is connected.
+func postgresAlone(ctx context.Context, db *sql.DB) error {
+	for until := time.Now().Add(leaveTime); ; {
+		var others int
+		err := db.QueryRowContext(ctx, "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'fairlead-console' AND pid <> pg_backend_pid()").Scan(&others)
+		switch {
+		case err != nil || others == 0:
+			return err
+		case time.Now().After(until):
+			return ErrInUse
+		}
+		if !retry.Sleep(ctx, leavePause) {
+			return ctx.Err()
+		}
+	}
 }
