@@ -582,7 +582,7 @@ func (s *Service) exports(cfg Config, events *audit.Log, tel *telemetry.Telemetr
 }
 
 func (s *Service) start(ctx context.Context) error {
-	if err := s.store.Use(); errors.Is(err, store.ErrInUse) {
+	if err := s.store.Use(); errors.Is(err, database.ErrInUse) {
 		return fmt.Errorf("%w. A SQLite database is for one at a time: roll out so that the old one ends before the new one starts, "+
 			"as a StatefulSet and the strategy Recreate do; several take PostgreSQL, by --database-url", err)
 	} else if err != nil {

@@ -15,6 +15,7 @@ import (
 	"fairlead.dev/services/console/internal/event"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/backup"
 )
 
 // RestoreOptions say how a database is restored.
@@ -49,21 +50,21 @@ func Restore(ctx context.Context, cfg Config, from io.Reader, opts RestoreOption
 	if opts.Progress == nil {
 		opts.Progress = func(string, int64) {}
 	}
-	reason := func(b store.BackupHead) string {
+	reason := func(b backup.Head) string {
 		return fmt.Sprintf("its database was restored from the backup of %s", b.Time.UTC().Format(time.RFC3339))
 	}
-	return s.Restore(ctx, store.Restore{
+	return backup.Restore(ctx, s, backup.Options{
 		From: from, Replace: opts.Replace, Progress: opts.Progress, Reason: reason,
-		Check: func(b store.BackupHead) error {
+		Check: func(b backup.Head) error {
 			if missing := box.Lacks(b.Keys); len(missing) > 0 {
 				return fmt.Errorf("master key file %s: lacks the keys that secrets of the backup are sealed with: %s. Add them, one per line", cfg.MasterKeyFile, strings.Join(missing, ", "))
 			}
 			return nil
 		},
-		Audit: func(b store.BackupHead) store.AuditEvent {
+		Audit: func(b backup.Head) store.AuditEvent {
 			return audit.Event(audit.Console(), time.Now().UTC(), audit.Act{Action: "database.restore", Reason: reason(b)})
 		},
-		Events: func(b store.BackupHead) []store.Event { return []store.Event{event.Restored(reason(b), time.Now())} },
+		Events: func(b backup.Head) []store.Event { return []store.Event{event.Restored(reason(b), time.Now())} },
 	})
 }
 

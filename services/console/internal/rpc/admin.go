@@ -22,6 +22,7 @@ import (
 	"fairlead.dev/services/console/internal/condition"
 	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/backup"
 	"fairlead.dev/services/console/internal/store/database"
 )
 
@@ -60,7 +61,7 @@ func (s *admin) Backup(ctx context.Context, _ *consolev1.BackupRequest, stream *
 	if err := s.Audit.Append(ctx, []store.AuditEvent{act}); err != nil {
 		return s.fail(ctx, err)
 	}
-	if err := errors.Join(s.Store.Backup(ctx, out), out.Flush()); err != nil {
+	if err := errors.Join(backup.Write(ctx, s.Store, out), out.Flush()); err != nil {
 		return s.fail(ctx, err)
 	}
 	return send(&consolev1.BackupResponse{Sha256: hex.EncodeToString(sum.Sum(nil))})

@@ -22,7 +22,11 @@ import (
 	"crypto/rand"
 	"encoding/base32"
 	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -36,7 +40,6 @@ var (
 	ErrNotFound    = database.ErrNotFound
 	ErrUnavailable = database.ErrUnavailable
 	ErrDiskFull    = database.ErrDiskFull
-	ErrInUse       = database.ErrInUse
 )
 
 const (
@@ -138,6 +141,68 @@ func (s *Store) Migrate(ctx context.Context) error {
 		return err
 	}
 	return s.endRestore(ctx)
+}
+
+// RestoredTable is there from when a backup is loaded until all of the restore has happened.
+const RestoredTable = "restored"
+
+// Restored is what is left to do once the schema of a backup is that of this release.
+type Restored struct {
+	// Reason is why removals are held from then on.
+	Reason string
+	// Audit and Events are added to what was restored.
+	Audit  AuditEvent
+	Events []Event
+}
+
+// Note has the next Migrate do what is left to do.
+func (r Restored) Note(ctx context.Context, tx database.Tx) error {
+	left, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("encode what is left to do: %w", err)
+	}
+	for _, stmt := range []string{"DROP TABLE IF EXISTS " + RestoredTable, "CREATE TABLE " + RestoredTable + " (todo TEXT NOT NULL)"} {
+		if _, err := tx.ExecContext(ctx, stmt); err != nil {
+			return fmt.Errorf("note what is left to do: %w", err)
+		}
+	}
+	if _, err := tx.ExecContext(ctx, "INSERT INTO "+RestoredTable+" (todo) VALUES ($1)", string(left)); err != nil {
+		return fmt.Errorf("note what is left to do: %w", err)
+	}
+	return nil
+}
+
+// endRestore does what a restore left to do, if there was one: also after one that was killed, when a console starts.
+func (s *Store) endRestore(ctx context.Context) error {
+	return s.Transact(ctx, func(ctx context.Context, tx database.Tx) error {
+		t := s.txOver(tx)
+		if err := tx.QueryRowContext(ctx, s.Dialect.LockLog).Scan(&t.seq); err != nil {
+			return fmt.Errorf("lock catalog: %w", err)
+		}
+		tables, err := tx.View().Tables(ctx)
+		if err != nil || !slices.Contains(tables, RestoredTable) {
+			return err
+		}
+		var text string
+		var left Restored
+		if err := tx.QueryRowContext(ctx, "SELECT todo FROM "+RestoredTable).Scan(&text); err != nil {
+			return fmt.Errorf("read what is left to do: %w", err)
+		}
+		if err := json.Unmarshal([]byte(text), &left); err != nil {
+			return fmt.Errorf("decode what is left to do: %w", err)
+		}
+		// Events that were packed in the database that was backed up are plain here, and the other way round.
+		const volume = "UPDATE audit_volume SET bytes = (SELECT COALESCE(SUM(" + auditSize + "), 0) FROM audit)"
+		for _, stmt := range append(slices.Clone(s.Dialect.Numbers), volume, "DROP TABLE "+RestoredTable) {
+			if _, err := tx.ExecContext(ctx, stmt); err != nil {
+				return fmt.Errorf("end restore: %w", err)
+			}
+		}
+		if _, err := t.HoldRemovals(ctx, left.Reason); err != nil {
+			return err
+		}
+		return errors.Join(t.insertAudit(ctx, []AuditEvent{left.Audit}), s.insertEvents(ctx, tx, left.Events))
+	})
 }
 
 // Close ends all connections, once the writes that run have ended.

@@ -22,7 +22,7 @@ func (s *Store) Sweep(ctx context.Context) error {
 		{"reports", "cluster_uid"},
 		{"seen", "cluster_uid"},
 		{"views", "cluster_uid"},
-		{curveTable, "cluster_uid"},
+		{CurveTable, "cluster_uid"},
 		{"service_details", "service_uid"},
 		{"deployments", "service_uid"},
 		{"test_runs", "service_uid"},

@@ -111,8 +111,8 @@ func (s *Store) ChangeViews(ctx context.Context, clusters []string,
 	return written, nil
 }
 
-// curveTable has the curves. No backup has them.
-const curveTable = "view_curves"
+// CurveTable has the curves. No backup has them.
+const CurveTable = "view_curves"
 
 // ClusterCurve is what a cluster's figures were in the last 24 hours, encoded.
 type ClusterCurve struct {
@@ -127,7 +127,7 @@ func scanCurve(rows *sql.Rows) (c ClusterCurve, err error) {
 
 // ClusterCurves returns up to limit curves of clusters behind a uid, in the order of uids.
 func (v View) ClusterCurves(ctx context.Context, after string, limit int) ([]ClusterCurve, error) {
-	rows, err := v.db.QueryContext(ctx, "SELECT cluster_uid, data FROM "+curveTable+" WHERE cluster_uid > $1 ORDER BY cluster_uid LIMIT $2", after, limit)
+	rows, err := v.db.QueryContext(ctx, "SELECT cluster_uid, data FROM "+CurveTable+" WHERE cluster_uid > $1 ORDER BY cluster_uid LIMIT $2", after, limit)
 	list, err := database.Collect(rows, err, scanCurve)
 	if err != nil {
 		return nil, fmt.Errorf("read curves: %w", err)
@@ -139,7 +139,7 @@ func (v View) ClusterCurves(ctx context.Context, after string, limit int) ([]Clu
 // same ones meanwhile: what the last one lacks of the other it writes in a later step.
 func (s *Store) ChangeCurves(ctx context.Context, clusters []string, change func(current map[string][]byte) []ClusterCurve) error {
 	return s.TransactLane(ctx, func(ctx context.Context, tx database.Tx) error {
-		current, err := database.ByKey(ctx, tx.View(), "SELECT cluster_uid, data FROM "+curveTable+" WHERE cluster_uid IN ", clusters,
+		current, err := database.ByKey(ctx, tx.View(), "SELECT cluster_uid, data FROM "+CurveTable+" WHERE cluster_uid IN ", clusters,
 			func(rows *sql.Rows) (string, []byte, error) {
 				one, err := scanCurve(rows)
 				return one.Cluster, one.Data, err
@@ -149,7 +149,7 @@ func (s *Store) ChangeCurves(ctx context.Context, clusters []string, change func
 		}
 		written := change(current)
 		slices.SortFunc(written, func(a, b ClusterCurve) int { return strings.Compare(a.Cluster, b.Cluster) }) // as every console does
-		return database.ExecEach(ctx, tx, len(written), "INSERT INTO "+curveTable+" (cluster_uid, data) VALUES ($1, $2)"+
+		return database.ExecEach(ctx, tx, len(written), "INSERT INTO "+CurveTable+" (cluster_uid, data) VALUES ($1, $2)"+
 			" ON CONFLICT (cluster_uid) DO UPDATE SET data = excluded.data", func(i int) []any {
 			return []any{written[i].Cluster, written[i].Data}
 		})

@@ -1,4 +1,5 @@
-package store
+// Package backup writes all that the store has into one file, and brings such a file into a database of either kind.
+package backup
 
 import (
 	"bufio"
@@ -17,18 +18,17 @@ import (
 	"time"
 
 	"fairlead.dev/services/console/internal/pack"
+	"fairlead.dev/services/console/internal/store"
 	"fairlead.dev/services/console/internal/store/database"
 )
 
 // A backup is text that gzip has packed, one JSON value per line: what it is, then each table as its name and columns
 // and a list of values per row, and at the end how many rows there were and what all lines before hash to. The format
 // is the same of both databases, so that either is restored from it.
-const (
-	backupFormat = "fairlead console backup 1"
-)
+const fileFormat = "fairlead console backup 1"
 
-// BackupHead is what a backup begins with.
-type BackupHead struct {
+// Head is what a backup begins with.
+type Head struct {
 	Format string    `json:"format"`
 	Time   time.Time `json:"time"`
 	// Migrations of the schema that the rows are of.
@@ -39,14 +39,14 @@ type BackupHead struct {
 	Change int64 `json:"change"`
 }
 
-// backupTable begins the rows of a table.
-type backupTable struct {
+// tableHead begins the rows of a table.
+type tableHead struct {
 	Table   string   `json:"table"`
 	Columns []string `json:"columns"`
 }
 
-// backupEnd ends a whole backup.
-type backupEnd struct {
+// fileEnd ends a whole backup.
+type fileEnd struct {
 	End    bool   `json:"end"`
 	Rows   int64  `json:"rows"`
 	SHA256 string `json:"sha256"`
@@ -57,10 +57,10 @@ type bytesValue struct {
 	Bytes []byte `json:"b"`
 }
 
-// Backup writes all that there is at one moment, while others read and write on.
-func (s *Store) Backup(ctx context.Context, to io.Writer) error {
+// Write writes all that there is at one moment, while others read and write on.
+func Write(ctx context.Context, s *store.Store, to io.Writer) error {
 	packed := gzip.NewWriter(to)
-	out := &backupWriter{to: bufio.NewWriter(packed), sum: sha256.New()}
+	out := &writer{to: bufio.NewWriter(packed), sum: sha256.New()}
 	err := s.ReadUnhurried(ctx, func(v database.View) error { return out.all(ctx, v, s.Clock()) })
 	if err != nil {
 		return fmt.Errorf("back up: %w", err)
@@ -68,13 +68,13 @@ func (s *Store) Backup(ctx context.Context, to io.Writer) error {
 	return errors.Join(out.to.Flush(), packed.Close())
 }
 
-type backupWriter struct {
+type writer struct {
 	to   *bufio.Writer
 	sum  hash.Hash
 	rows int64
 }
 
-func (w *backupWriter) line(v any) error {
+func (w *writer) line(v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return err
@@ -85,8 +85,8 @@ func (w *backupWriter) line(v any) error {
 	return err
 }
 
-func (w *backupWriter) all(ctx context.Context, v database.View, now time.Time) error {
-	head := BackupHead{Format: backupFormat, Time: now}
+func (w *writer) all(ctx context.Context, v database.View, now time.Time) error {
+	head := Head{Format: fileFormat, Time: now}
 	var err error
 	if head.Migrations, err = v.Migrations(ctx); err != nil {
 		return err
@@ -94,11 +94,9 @@ func (w *backupWriter) all(ctx context.Context, v database.View, now time.Time) 
 	if head.Keys, err = masterKeys(ctx, v); err != nil {
 		return err
 	}
-	end, err := viewOver(v).End(ctx)
-	if err != nil {
+	if err := v.QueryRowContext(ctx, "SELECT seq FROM log").Scan(&head.Change); err != nil {
 		return err
 	}
-	head.Change = end.Seq
 	if err := w.line(head); err != nil {
 		return err
 	}
@@ -107,17 +105,17 @@ func (w *backupWriter) all(ctx context.Context, v database.View, now time.Time) 
 		return err
 	}
 	for _, table := range tables {
-		if table == database.MigrationsTable || table == curveTable { // the head names the migrations
+		if table == database.MigrationsTable || table == store.CurveTable { // the head names the migrations
 			continue
 		}
 		if err := w.table(ctx, v, table); err != nil {
 			return fmt.Errorf("table %s: %w", table, err)
 		}
 	}
-	return w.line(backupEnd{true, w.rows, hex.EncodeToString(w.sum.Sum(nil))})
+	return w.line(fileEnd{true, w.rows, hex.EncodeToString(w.sum.Sum(nil))})
 }
 
-func (w *backupWriter) table(ctx context.Context, v database.View, table string) error {
+func (w *writer) table(ctx context.Context, v database.View, table string) error {
 	rows, err := v.QueryContext(ctx, "SELECT * FROM "+table)
 	if err != nil {
 		return err
@@ -127,7 +125,7 @@ func (w *backupWriter) table(ctx context.Context, v database.View, table string)
 	if err != nil {
 		return err
 	}
-	head := backupTable{Table: table}
+	head := tableHead{Table: table}
 	for _, c := range columns {
 		head.Columns = append(head.Columns, c.Name())
 	}

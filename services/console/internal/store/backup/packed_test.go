@@ -1,4 +1,4 @@
-package store_test
+package backup_test
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/backup"
 )
 
 const (
@@ -129,11 +130,11 @@ func TestOnlyADatabaseThatBeginsWithThisReleaseIsPacked(t *testing.T) {
 	s = openAt(t, url)
 	sameStates(t, s, uid)
 	sameVolume(t, s)
-	backup := &bytes.Buffer{}
-	if err := s.Backup(t.Context(), backup); err != nil {
+	kept := &bytes.Buffer{}
+	if err := backup.Write(t.Context(), s, kept); err != nil {
 		t.Fatal(err)
 	}
-	packed, err := gzip.NewReader(bytes.NewReader(backup.Bytes()))
+	packed, err := gzip.NewReader(bytes.NewReader(kept.Bytes()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +152,7 @@ func TestOnlyADatabaseThatBeginsWithThisReleaseIsPacked(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = restored.Close() })
-		if err := restored.Restore(t.Context(), restoring(bytes.NewReader(backup.Bytes()))); err != nil {
+		if err := backup.Restore(t.Context(), restored, restoring(bytes.NewReader(kept.Bytes()))); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		sameStates(t, restored, uid)
@@ -186,13 +187,13 @@ func TestDigestsAreKnownAgain(t *testing.T) {
 		}
 	}
 	check()
-	backup := &bytes.Buffer{}
-	if err := s.Backup(t.Context(), backup); err != nil {
+	kept := &bytes.Buffer{}
+	if err := backup.Write(t.Context(), s, kept); err != nil {
 		t.Fatal(err)
 	}
-	again := restoring(backup)
+	again := restoring(kept)
 	again.Replace = true
-	if err := s.Restore(t.Context(), again); err != nil {
+	if err := backup.Restore(t.Context(), s, again); err != nil {
 		t.Fatal(err)
 	}
 	check()

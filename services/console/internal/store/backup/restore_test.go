@@ -1,4 +1,4 @@
-package store_test
+package backup_test
 
 import (
 	"bytes"
@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/backup"
+	"fairlead.dev/services/console/internal/store/database"
 )
 
 // oldBackup is one of a release that had these migrations, with one source.
@@ -59,15 +61,15 @@ func oldBackup(t *testing.T, migrations []int64) io.Reader {
 	return &packed
 }
 
-func restoring(from io.Reader) store.Restore {
-	return store.Restore{
+func restoring(from io.Reader) backup.Options {
+	return backup.Options{
 		From:   from,
-		Check:  func(store.BackupHead) error { return nil },
-		Reason: func(store.BackupHead) string { return "restored" },
-		Audit: func(store.BackupHead) store.AuditEvent {
+		Check:  func(backup.Head) error { return nil },
+		Reason: func(backup.Head) string { return "restored" },
+		Audit: func(backup.Head) store.AuditEvent {
 			return store.AuditEvent{ID: "a1", Actor: "console", Action: "database.restore", Event: []byte("{}")}
 		},
-		Events: func(store.BackupHead) []store.Event {
+		Events: func(backup.Head) []store.Event {
 			return []store.Event{{ID: "e1", Type: "catalog.restored", Event: []byte("{}")}}
 		},
 		Progress: func(string, int64) {},
@@ -88,7 +90,7 @@ func TestBackupsOfAllEarlierReleasesAreRestored(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := s.Restore(t.Context(), restoring(oldBackup(t, of))); err != nil {
+			if err := backup.Restore(t.Context(), s, restoring(oldBackup(t, of))); err != nil {
 				t.Fatalf("%s, up to migration %d: %v", name, of[n], err)
 			}
 			err = s.Read(t.Context(), func(ctx context.Context, v store.View) error {
@@ -118,13 +120,13 @@ func TestAConsoleEndsARestore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.RestoreHalf(t.Context(), restoring(oldBackup(t, []int64{1, 2, 3, 4, 5, 6, 10, 11, 12, 13, 14, 16, 17}))); err != nil {
+	if err := backup.RestoreHalf(t.Context(), s, restoring(oldBackup(t, []int64{1, 2, 3, 4, 5, 6, 10, 11, 12, 13, 14, 16, 17}))); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	again := opener(t, url)(store.Options{})           // migrates
+	again := openAt(t, url)                            // migrates
 	if err := again.Migrate(t.Context()); err != nil { // a migration has ended before
 		t.Fatal(err)
 	}
@@ -159,10 +161,10 @@ func TestOneProcessUsesASQLiteDatabase(t *testing.T) {
 	if err := first.Use(); err != nil {
 		t.Fatal(err)
 	}
-	if err := second.Use(); !errors.Is(err, store.ErrInUse) {
+	if err := second.Use(); !errors.Is(err, database.ErrInUse) {
 		t.Errorf("used twice: %v", err)
 	}
-	if err := second.Restore(t.Context(), restoring(oldBackup(t, []int64{1}))); !errors.Is(err, store.ErrInUse) {
+	if err := backup.Restore(t.Context(), second, restoring(oldBackup(t, []int64{1}))); !errors.Is(err, database.ErrInUse) {
 		t.Errorf("restored under a console: %v", err)
 	}
 	if err := errors.Join(first.Close(), second.Use(), second.Close()); err != nil {
