@@ -7,6 +7,7 @@ import (
 
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/places"
 )
 
 // Rows returns all resources of a kind, seen by the caller or not: for what follows from all of them.
@@ -76,7 +77,7 @@ func SeesAllOf(kind store.Kind, sees func(store.Resource) bool) bool {
 }
 
 // Readings say how backends are read, by uid.
-func (c *Catalog) Readings(ctx context.Context, uids []string) (out map[string]store.Reading, err error) {
+func (c *Catalog) Readings(ctx context.Context, uids []string) (out map[string]places.Reading, err error) {
 	err = c.store.Read(ctx, func(ctx context.Context, v store.View) error {
 		out, err = v.Readings(ctx, uids)
 		return err

@@ -10,6 +10,7 @@ import (
 	"fairlead.dev/services/console/internal/backend"
 	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/places"
 )
 
 // Opener connects to a backend with the values of its Secret. An Opener asks the backend nothing yet.
@@ -54,7 +55,7 @@ func due(ctx context.Context, tx *store.Tx, uids []string) error {
 }
 
 // want has places read that nobody has read yet.
-func want(ctx context.Context, tx *store.Tx, list []store.Place) error {
+func want(ctx context.Context, tx *store.Tx, list []places.Place) error {
 	if len(list) == 0 {
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 	"fairlead.dev/services/console/internal/event"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/places"
 )
 
 // damage makes the kept values of a service unreadable, and returns what a distributor asks for.
@@ -89,13 +90,13 @@ func TestADamagedConfigurationThatCanNotBeComputedIsAProblemOfItsService(t *test
 		if err != nil {
 			return err
 		}
-		places, err := tx.Places(ctx, row.UID, []string{"a"})
-		p := places["a"]
+		kept, err := tx.Places(ctx, row.UID, []string{"a"})
+		p := kept["a"]
 		p.Sealed = []byte("damaged")
 		if err != nil {
 			return err
 		}
-		return tx.PutPlaces(ctx, []store.Place{p})
+		return tx.PutPlaces(ctx, []places.Place{p})
 	}))
 	for range 2 {
 		if got := n.access(t, wanted...); len(got) != 1 || got["api"] != "hunter3" {

@@ -15,10 +15,11 @@ import (
 	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/places"
 )
 
 // effective returns what services get, in their order, and the places of backends that nobody has read yet.
-func (r *Resolver) effective(ctx context.Context, v store.View, services []store.Resource) ([][]Effective, []store.Place, error) {
+func (r *Resolver) effective(ctx context.Context, v store.View, services []store.Resource) ([][]Effective, []places.Place, error) {
 	l := &loaded{resolver: r, rows: map[store.Ref]store.Resource{}, layers: map[store.Ref][]Layer{}, places: map[place]content{}}
 	specs := make([]state.ServiceSpec, len(services))
 	var refs []store.Ref
@@ -87,7 +88,7 @@ type loaded struct {
 	layers   map[store.Ref][]Layer
 	places   map[place]content
 	// unread are places of backends that nobody has read yet.
-	unread []store.Place
+	unread []places.Place
 }
 
 // place is where values are kept.
@@ -232,7 +233,7 @@ func (l *loaded) loadBackend(ctx context.Context, v store.View, name string, row
 			l.places[at] = content{problem: notGranted}
 		case p.ReadTime.IsZero():
 			if !known {
-				l.unread = append(l.unread, store.Place{Backend: row.UID, Path: path})
+				l.unread = append(l.unread, places.Place{Backend: row.UID, Path: path})
 			}
 			l.places[at] = content{problem: cmp.Or(p.Problem, notRead), unread: p.Problem == ""}
 		case p.Sealed == nil:

@@ -17,6 +17,7 @@ import (
 	"fairlead.dev/services/console/internal/backend"
 	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/places"
 )
 
 const (
@@ -78,8 +79,8 @@ func (r *Reader) Run(ctx context.Context) error {
 
 // look begins to read what is due.
 func (r *Reader) look(ctx context.Context) error {
-	var due []store.Reading
-	var kept map[string]store.Reading
+	var due []places.Reading
+	var kept map[string]places.Reading
 	connected := r.connected()
 	err := r.Resolver.store.Read(ctx, func(ctx context.Context, v store.View) (err error) {
 		if due, err = v.DueReadings(ctx, r.Now()); err == nil && len(connected) > 0 {
@@ -114,7 +115,7 @@ func (r *Reader) connected() []string {
 }
 
 // disconnect lets go of connections to backends that were deleted, with the logins in them.
-func (r *Reader) disconnect(connected []string, kept map[string]store.Reading) {
+func (r *Reader) disconnect(connected []string, kept map[string]places.Reading) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, uid := range connected {
@@ -148,7 +149,7 @@ type task struct {
 	of      resource.Backend
 	secret  map[string]string
 	state   string // of what a connection is made of
-	kept    map[string]store.Place
+	kept    map[string]places.Place
 	wanted  []string
 	claimed time.Time // when the next would begin without us
 }
@@ -176,7 +177,7 @@ func (r *Reader) pass(ctx context.Context, uid string) error {
 
 // claim takes a reading on, unless another console has.
 func (r *Reader) claim(ctx context.Context, uid string) (*task, error) {
-	t := &task{kept: map[string]store.Place{}}
+	t := &task{kept: map[string]places.Place{}}
 	mine := false
 	err := r.Resolver.store.Write(ctx, author, func(ctx context.Context, tx *store.Tx) error {
 		readings, err := tx.Readings(ctx, []string{uid})
@@ -342,7 +343,7 @@ func (r *Reader) connect(t *task) (backend.Backend, error) {
 
 // note keeps what was read, and computes anew what services get whose places have others values.
 func (r *Reader) note(ctx context.Context, t *task, results []result, problem error) error {
-	var was store.Reading
+	var was places.Reading
 	err := r.Resolver.store.Write(ctx, author, func(ctx context.Context, tx *store.Tx) error {
 		readings, err := tx.Readings(ctx, []string{t.of.Meta.UID})
 		if err != nil {
@@ -402,7 +403,7 @@ func (r *Reader) tell(ctx context.Context, t *task, was string, problem error) {
 // keep writes what has changed, and gives it to the services that it is for.
 func (r *Reader) keep(ctx context.Context, tx *store.Tx, t *task, results []result) error {
 	changed := map[string]bool{}
-	var put []store.Place
+	var put []places.Place
 	// As they are now: what was sealed may have been renewed while the backend was read.
 	kept, err := tx.Places(ctx, t.of.Meta.UID, t.wanted)
 	if err != nil {
@@ -455,8 +456,8 @@ func (r *Reader) keep(ctx context.Context, tx *store.Tx, t *task, results []resu
 
 // place is what is kept of a place from now on, and whether services get something else than before: while there are
 // values, why they can't be read again is not their business.
-func (r *Reader) place(tx *store.Tx, t *task, was store.Place, path string, got result) (next store.Place, other bool, err error) {
-	next = store.Place{Backend: t.of.Meta.UID, Path: path, Sealed: was.Sealed, ReadTime: was.ReadTime}
+func (r *Reader) place(tx *store.Tx, t *task, was places.Place, path string, got result) (next places.Place, other bool, err error) {
+	next = places.Place{Backend: t.of.Meta.UID, Path: path, Sealed: was.Sealed, ReadTime: was.ReadTime}
 	switch {
 	case got.err == nil:
 		before, err := r.Resolver.openPlace(was)
@@ -488,7 +489,7 @@ func placeID(backend, path string) string { return backend + "/" + path }
 func placePurpose(id string) string { return "config/place/" + id }
 
 // openPlace returns what was read of a place; nil: nothing.
-func (r *Resolver) openPlace(p store.Place) (backend.Values, error) {
+func (r *Resolver) openPlace(p places.Place) (backend.Values, error) {
 	if p.Sealed == nil {
 		return nil, nil
 	}

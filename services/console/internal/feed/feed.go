@@ -19,6 +19,7 @@ import (
 
 	"fairlead.dev/services/console/internal/outage"
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/guard"
 )
 
 const (
@@ -55,7 +56,7 @@ type Event struct {
 	// Seq is the number of the last change up to here, of any kind.
 	Seq int64
 	// Removals is set for Snapshot and Heartbeat.
-	Removals store.Removals
+	Removals guard.Removals
 }
 
 // EventKind says what an event is.
@@ -86,7 +87,7 @@ type Feed struct {
 	ring     []store.Change // up to end, but for what was old when it was read
 	end      store.Cursor
 	read     time.Time      // when the log was last read
-	removals store.Removals // as they were then, or when this console held them
+	removals guard.Removals // as they were then, or when this console held them
 	holds    int            // counts how often it did
 	stopped  bool
 	streams  int
@@ -182,7 +183,7 @@ func (h *Feed) step(ctx context.Context) (more bool, err error) {
 	known, end, holds := h.known, h.end, h.holds
 	h.mu.Unlock()
 	var list []store.Change
-	var removals store.Removals
+	var removals guard.Removals
 	next, lost := end, false
 	err = h.store.Read(ctx, func(ctx context.Context, v store.View) error {
 		var err error
@@ -474,7 +475,7 @@ func (h *Feed) sendSnapshot(ctx context.Context, to *Follower) (at store.Cursor,
 		return at, ctx.Err()
 	}
 	var all []store.Change
-	var removals store.Removals
+	var removals guard.Removals
 	err = h.store.ReadAll(ctx, func(ctx context.Context, v store.View) (err error) {
 		if removals, err = v.Removals(ctx); err != nil {
 			return err

@@ -14,6 +14,7 @@ import (
 	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/login"
 )
 
 // lineLifetime is how long a line of tokens is known after its newest token was made: that has expired then.
@@ -215,7 +216,7 @@ func (a *Authority) noteReuse(ctx context.Context, tx *store.Tx, who audit.Who, 
 
 // endLines forgets the lines of tokens that a revocation is about. A cluster whose agents have no token any more has
 // left: its agents are refused everywhere.
-func endLines(ctx context.Context, tx *store.Tx, r store.Revocation) error {
+func endLines(ctx context.Context, tx *store.Tx, r login.Revocation) error {
 	if r.TokenID != "" {
 		line, err := tx.AgentToken(ctx, r.TokenID)
 		if errors.Is(err, store.ErrNotFound) {

@@ -18,6 +18,7 @@ import (
 	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/login"
 )
 
 const (
@@ -116,7 +117,7 @@ func (a *Authority) CreateAPIToken(ctx context.Context, who audit.Who, owner ide
 	}
 	id := strings.ToLower(rand.Text())
 	text = apiTokenPrefix + id + "_" + strings.ToLower(rand.Text()+rand.Text())
-	row := store.APIToken{ID: id, Hash: hashToken(text), Subject: owner.Subject(), Description: description, Creator: who.Identity.Subject()}
+	row := login.APIToken{ID: id, Hash: hashToken(text), Subject: owner.Subject(), Description: description, Creator: who.Identity.Subject()}
 	if row.Groups, err = json.Marshal(owner.Groups); err != nil {
 		return "", info, fmt.Errorf("encode groups: %w", err)
 	}
@@ -169,7 +170,7 @@ func hasAccount(ctx context.Context, v store.View, owner identity.Identity) erro
 	return nil
 }
 
-func infoOf(t store.APIToken) (APIToken, error) {
+func infoOf(t login.APIToken) (APIToken, error) {
 	out := APIToken{
 		ID: t.ID, Subject: t.Subject, Description: t.Description, Creator: t.Creator,
 		CreateTime: t.CreateTime, ExpireTime: t.ExpireTime, LastUse: t.LastUse, Revoked: t.RevokeTime,
@@ -280,7 +281,7 @@ func (a *Authority) lookUp(ctx context.Context, text string) (identity.Identity,
 	if !ok || !strings.HasPrefix(text, apiTokenPrefix) || len(text) > maxRevoked || strings.ContainsRune(text, 0) || !utf8.ValidString(text) {
 		return identity.Identity{}, errUnknownToken
 	}
-	var row store.APIToken
+	var row login.APIToken
 	var out identity.Identity
 	err := a.store.Read(ctx, func(ctx context.Context, v store.View) (err error) {
 		if row, err = v.APIToken(ctx, id); errors.Is(err, store.ErrNotFound) {
@@ -310,7 +311,7 @@ func (a *Authority) lookUp(ctx context.Context, text string) (identity.Identity,
 }
 
 // ownerOf is who a token speaks for. An API token is its own parent: nothing else is.
-func ownerOf(row store.APIToken) (identity.Identity, error) {
+func ownerOf(row login.APIToken) (identity.Identity, error) {
 	_, name, _ := strings.Cut(row.Subject, ":")
 	out := identity.Identity{
 		Kind: identity.KindUser, Name: name, TokenID: row.ID, Parent: row.ID, BeganAt: row.CreateTime,
@@ -323,7 +324,7 @@ func ownerOf(row store.APIToken) (identity.Identity, error) {
 }
 
 // used notes the use of a token, now and then.
-func (a *Authority) used(ctx context.Context, row store.APIToken) error {
+func (a *Authority) used(ctx context.Context, row login.APIToken) error {
 	if a.now().Sub(row.LastUse) < useEvery {
 		return nil
 	}

@@ -27,6 +27,7 @@ import (
 	"fairlead.dev/services/console/internal/outage"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/login"
 )
 
 const (
@@ -80,7 +81,7 @@ type Authority struct {
 	// served.
 	reloading   sync.Mutex
 	sealed      []byte // the sealed form that keys were read from; guarded by reloading, as revocations are
-	revocations []store.Revocation
+	revocations []login.Revocation
 
 	mu     sync.Mutex
 	keys   *identity.KeySet // guarded by mu, as bundle is
@@ -182,7 +183,7 @@ func (a *Authority) Reload(ctx context.Context) error {
 	defer a.reloading.Unlock()
 	now := a.now()
 	var sealed []byte
-	var revocations []store.Revocation
+	var revocations []login.Revocation
 	err := a.store.Read(ctx, func(ctx context.Context, v store.View) (err error) {
 		if sealed, err = v.SigningKeys(ctx); err != nil {
 			return err
@@ -220,7 +221,7 @@ func (a *Authority) Reload(ctx context.Context) error {
 }
 
 // published is a revocation as all others see it.
-func published(r store.Revocation) identity.Revocation {
+func published(r login.Revocation) identity.Revocation {
 	return identity.Revocation{TokenID: r.TokenID, Subject: r.Subject, At: r.Time}
 }
 
@@ -592,8 +593,8 @@ func (a *Authority) lend(ctx context.Context, id identity.Identity, loan Loan) (
 }
 
 // Revocation is what to store to make a subject's tokens invalid.
-func Revocation(subject string, at time.Time) store.Revocation {
-	return store.Revocation{Subject: subject, Time: at, Expire: at.Add(revocationLifetime)}
+func Revocation(subject string, at time.Time) login.Revocation {
+	return login.Revocation{Subject: subject, Time: at, Expire: at.Add(revocationLifetime)}
 }
 
 // actionTokenCreate is in the trail when a token was made for somebody.
@@ -628,7 +629,7 @@ func (a *Authority) Revoke(ctx context.Context, who audit.Who, tokenID, subject 
 
 // knows says whether the hub knows of a token that a revocation is about. Of services no tokens are kept, and of agents
 // of before there were keys neither: their names are known.
-func knows(ctx context.Context, tx *store.Tx, r store.Revocation) (bool, error) {
+func knows(ctx context.Context, tx *store.Tx, r login.Revocation) (bool, error) {
 	kind, name, _ := strings.Cut(r.Subject, ":")
 	switch identity.Kind(kind) {
 	case identity.KindService:

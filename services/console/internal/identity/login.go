@@ -13,6 +13,7 @@ import (
 	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/login"
 )
 
 const (
@@ -115,7 +116,7 @@ func addLink(ctx context.Context, tx *store.Tx, who audit.Who, code string, life
 	if err != nil {
 		return fmt.Errorf("encode login link: %w", err)
 	}
-	err = tx.AddLoginLink(ctx, store.LoginLink{Hash: hashToken(code), Person: text, Expire: tx.Now().Add(lifetime)})
+	err = tx.AddLoginLink(ctx, login.LoginLink{Hash: hashToken(code), Person: text, Expire: tx.Now().Add(lifetime)})
 	if err != nil {
 		return err
 	}

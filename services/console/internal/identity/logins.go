@@ -15,6 +15,7 @@ import (
 	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/login"
 )
 
 // Client says what a login is used by.
@@ -50,11 +51,11 @@ const (
 // loginUses are the uses of logins that this console has seen and not written down yet.
 type loginUses struct {
 	mu    sync.Mutex // guards seen and taken
-	seen  map[string]store.Login
+	seen  map[string]login.Login
 	taken time.Time // when uses were last taken to be written down
 }
 
-func newLoginUses() *loginUses { return &loginUses{seen: map[string]store.Login{}} }
+func newLoginUses() *loginUses { return &loginUses{seen: map[string]login.Login{}} }
 
 // note notes a use of a person's token. remote is empty where it is not known, as of a stream that goes on.
 func (u *loginUses) note(id identity.Identity, remote string, now time.Time) {
@@ -84,19 +85,19 @@ func (u *loginUses) note(id identity.Identity, remote string, now time.Time) {
 }
 
 // take returns what was noted, in the order of ids: consoles that write at the same time lock rows in the same order.
-func (u *loginUses) take(now time.Time) []store.Login {
+func (u *loginUses) take(now time.Time) []login.Login {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if len(u.seen) == 0 {
 		return nil
 	}
-	list := make([]store.Login, 0, len(u.seen))
+	list := make([]login.Login, 0, len(u.seen))
 	for _, l := range u.seen {
 		list = append(list, l)
 	}
 	clear(u.seen)
 	u.taken = now
-	slices.SortFunc(list, func(a, b store.Login) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(list, func(a, b login.Login) int { return strings.Compare(a.ID, b.ID) })
 	return list
 }
 
@@ -108,7 +109,7 @@ func (u *loginUses) areWritten(now time.Time) bool {
 }
 
 // put brings the uses into logins that are not written down yet.
-func (u *loginUses) put(into []store.Login) {
+func (u *loginUses) put(into []login.Login) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for i, l := range into {
@@ -119,7 +120,7 @@ func (u *loginUses) put(into []store.Login) {
 }
 
 // putBack keeps what could not be written down, unless there is a later use.
-func (u *loginUses) putBack(list []store.Login) {
+func (u *loginUses) putBack(list []login.Login) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, l := range list {
@@ -133,7 +134,7 @@ func (u *loginUses) putBack(list []store.Login) {
 func isOfAPIToken(id identity.Identity) bool { return id.Parent != "" && id.Until.IsZero() }
 
 // loginOf is the login that a token is of, as far as the token says.
-func loginOf(id identity.Identity) store.Login {
+func loginOf(id identity.Identity) login.Login {
 	client := Command
 	switch {
 	case !id.Until.IsZero():
@@ -141,7 +142,7 @@ func loginOf(id identity.Identity) store.Login {
 	case id.Final:
 		client = HandedOn
 	}
-	return store.Login{
+	return login.Login{
 		ID: id.TokenID, Subject: id.Subject(), Client: string(client), Parent: id.Parent, BeginTime: id.BeganAt, ExpireTime: id.ExpiresAt,
 	}
 }
@@ -211,9 +212,9 @@ func (a *Authority) mayLookAtLogins(ctx context.Context, id identity.Identity) e
 
 // ListLogins returns up to limit logins of the caller, the newest first, from a place on, and the place to go on from;
 // the zero place: there are no more.
-func (a *Authority) ListLogins(ctx context.Context, of identity.Identity, after store.LoginPlace,
+func (a *Authority) ListLogins(ctx context.Context, of identity.Identity, after login.LoginPlace,
 	limit int,
-) (out []store.Login, next store.LoginPlace, err error) {
+) (out []login.Login, next login.LoginPlace, err error) {
 	if err := a.mayLookAtLogins(ctx, of); err != nil {
 		return nil, next, err
 	}
@@ -223,14 +224,14 @@ func (a *Authority) ListLogins(ctx context.Context, of identity.Identity, after 
 		}
 	}
 	err = a.store.Read(ctx, func(ctx context.Context, v store.View) error {
-		out, next = nil, store.LoginPlace{}
+		out, next = nil, login.LoginPlace{}
 		rows, err := v.Logins(ctx, of.Subject(), a.now(), after, limit+1)
 		if err != nil {
 			return err
 		}
 		if len(rows) > limit {
 			rows = rows[:limit]
-			next = store.LoginPlace{BeginTime: rows[limit-1].BeginTime, ID: rows[limit-1].ID}
+			next = login.LoginPlace{BeginTime: rows[limit-1].BeginTime, ID: rows[limit-1].ID}
 		}
 		out, err = a.living(ctx, v, rows)
 		return err
@@ -240,7 +241,7 @@ func (a *Authority) ListLogins(ctx context.Context, of identity.Identity, after 
 }
 
 // living returns the logins that no revocation has ended.
-func (a *Authority) living(ctx context.Context, v store.View, list []store.Login) (out []store.Login, err error) {
+func (a *Authority) living(ctx context.Context, v store.View, list []login.Login) (out []login.Login, err error) {
 	revocations, err := v.Revocations(ctx, a.now())
 	if err != nil {
 		return nil, err
@@ -248,7 +249,7 @@ func (a *Authority) living(ctx context.Context, v store.View, list []store.Login
 	for _, l := range list {
 		kind, name, _ := strings.Cut(l.Subject, ":")
 		id := identity.Identity{Kind: identity.Kind(kind), Name: name, TokenID: l.ID, Parent: l.Parent, BeganAt: l.BeginTime}
-		if !slices.ContainsFunc(revocations, func(r store.Revocation) bool { return published(r).Covers(id) }) {
+		if !slices.ContainsFunc(revocations, func(r login.Revocation) bool { return published(r).Covers(id) }) {
 			out = append(out, l)
 		}
 	}
@@ -257,7 +258,7 @@ func (a *Authority) living(ctx context.Context, v store.View, list []store.Login
 
 // endLogin revokes the tokens of a login.
 func endLogin(ctx context.Context, tx *store.Tx, id string) error {
-	return tx.Revoke(ctx, store.Revocation{TokenID: id, Time: tx.Now(), Expire: tx.Now().Add(endedLifetime)})
+	return tx.Revoke(ctx, login.Revocation{TokenID: id, Time: tx.Now(), Expire: tx.Now().Add(endedLifetime)})
 }
 
 // EndLogin ends a login of the caller.
@@ -273,7 +274,7 @@ func (a *Authority) EndLogin(ctx context.Context, who audit.Who, id string) erro
 		} else if err != nil {
 			return err
 		}
-		left, err := a.living(ctx, tx.View, []store.Login{l})
+		left, err := a.living(ctx, tx.View, []login.Login{l})
 		if err != nil || len(left) == 0 {
 			return err
 		}
@@ -297,10 +298,10 @@ func (a *Authority) EndOtherLogins(ctx context.Context, who audit.Who) (ended in
 	}
 	err = a.store.Write(ctx, own.Subject(), func(ctx context.Context, tx *store.Tx) error {
 		ended = 0
-		var others []store.Login
-		for after := (store.LoginPlace{}); ; {
+		var others []login.Login
+		for after := (login.LoginPlace{}); ; {
 			// Those that seem to have expired, too: another console may have renewed one and not written it down yet.
-			page, err := tx.Logins(ctx, own.Subject(), tx.Now().Add(-store.LoginsKept), after, endingPage)
+			page, err := tx.Logins(ctx, own.Subject(), tx.Now().Add(-login.LoginsKept), after, endingPage)
 			if err != nil {
 				return err
 			}
@@ -308,9 +309,9 @@ func (a *Authority) EndOtherLogins(ctx context.Context, who audit.Who) (ended in
 			if len(page) < endingPage {
 				break
 			}
-			after = store.LoginPlace{BeginTime: page[endingPage-1].BeginTime, ID: page[endingPage-1].ID}
+			after = login.LoginPlace{BeginTime: page[endingPage-1].BeginTime, ID: page[endingPage-1].ID}
 		}
-		others = slices.DeleteFunc(others, func(l store.Login) bool { return l.ID == own.TokenID || l.ID == own.Parent })
+		others = slices.DeleteFunc(others, func(l login.Login) bool { return l.ID == own.TokenID || l.ID == own.Parent })
 		others, err := a.living(ctx, tx.View, others)
 		if err != nil || len(others) == 0 {
 			return err

@@ -11,6 +11,7 @@ import (
 	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/login"
 )
 
 // logInAs logs a person in with a command.
@@ -26,9 +27,9 @@ func logInAs(t *testing.T, a *Authority, name string) Token {
 	return token
 }
 
-func loginsOf(t *testing.T, a *Authority, id platform.Identity) []store.Login {
+func loginsOf(t *testing.T, a *Authority, id platform.Identity) []login.Login {
 	t.Helper()
-	list, _, err := a.ListLogins(t.Context(), id, store.LoginPlace{}, 100)
+	list, _, err := a.ListLogins(t.Context(), id, login.LoginPlace{}, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +126,7 @@ func TestWhatOthersMayHaveNeitherSeesNorEndsLogins(t *testing.T) {
 	}
 	mayNot := func(name string, of platform.Identity) {
 		who := audit.Who{Identity: of}
-		_, _, listed := a.ListLogins(t.Context(), of, store.LoginPlace{}, 100)
+		_, _, listed := a.ListLogins(t.Context(), of, login.LoginPlace{}, 100)
 		_, others := a.EndOtherLogins(t.Context(), who)
 		refusals := map[string]error{
 			"lists": listed, "ends one": a.EndLogin(t.Context(), who, token.Identity.TokenID), "ends others": others,
@@ -151,7 +152,7 @@ func TestWhatOthersMayHaveNeitherSeesNorEndsLogins(t *testing.T) {
 	}
 	if list := loginsOf(t, a,
 		token.Identity); !slices.ContainsFunc(list,
-		func(l store.Login) bool { return l.ID == token.Identity.TokenID }) {
+		func(l login.Login) bool { return l.ID == token.Identity.TokenID }) {
 		t.Errorf("left are %+v", list)
 	}
 }
@@ -168,7 +169,7 @@ func TestEndingOthersEndsOneThatAnotherConsoleHasRenewed(t *testing.T) {
 	known := loginOf(other.Identity)
 	known.ExpireTime = time.Now().Add(-time.Second) // as far as the database knows
 	if err := s.Write(t.Context(), "another console",
-		func(ctx context.Context, tx *store.Tx) error { return tx.NoteLogins(ctx, []store.Login{known}) }); err != nil {
+		func(ctx context.Context, tx *store.Tx) error { return tx.NoteLogins(ctx, []login.Login{known}) }); err != nil {
 		t.Fatal(err)
 	}
 	logInAs(t, a, "bob") // logins that have expired are forgotten now
@@ -268,7 +269,7 @@ func TestManyUsesAreWrittenInParts(t *testing.T) {
 		id.TokenID = strconv.Itoa(i)
 		a.uses.note(id, "", time.Now())
 	}
-	list, _, err := a.ListLogins(t.Context(), token.Identity, store.LoginPlace{}, 2*many)
+	list, _, err := a.ListLogins(t.Context(), token.Identity, login.LoginPlace{}, 2*many)
 	if err != nil || len(list) != many+1 {
 		t.Errorf("%d logins are listed: %v", len(list), err)
 	}
@@ -279,18 +280,18 @@ func TestAUseThatIsNotWrittenYetIsListed(t *testing.T) {
 	t.Parallel()
 	a, _ := newAuthority(t)
 	first := logInAs(t, a, "ada")
-	if _, _, err := a.ListLogins(t.Context(), first.Identity, store.LoginPlace{}, 10); err != nil {
+	if _, _, err := a.ListLogins(t.Context(), first.Identity, login.LoginPlace{}, 10); err != nil {
 		t.Fatal(err)
 	}
 	second := logInAs(t, a, "ada")
 	if _, err := a.VerifyFrom("10.0.0.2:1", second.Text); err != nil {
 		t.Fatal(err)
 	}
-	list, _, err := a.ListLogins(t.Context(), second.Identity, store.LoginPlace{}, 10)
+	list, _, err := a.ListLogins(t.Context(), second.Identity, login.LoginPlace{}, 10)
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := slices.IndexFunc(list, func(l store.Login) bool { return l.ID == second.Identity.TokenID })
+	at := slices.IndexFunc(list, func(l login.Login) bool { return l.ID == second.Identity.TokenID })
 	if at < 0 || list[at].UseTime.IsZero() || list[at].UseAddress != "10.0.0.2" {
 		t.Errorf("listed are %+v", list)
 	}

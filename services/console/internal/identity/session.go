@@ -9,6 +9,7 @@ import (
 	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/login"
 )
 
 // Session gives the owner of a verified token a session in a browser; the owner of a session's token, the next one.
@@ -69,7 +70,7 @@ func (a *Authority) EndSession(ctx context.Context, id identity.Identity) error 
 	}
 	err := a.store.Write(ctx, id.Subject(), func(ctx context.Context, tx *store.Tx) error {
 		// Not for as long as other revocations: no request by the session's tokens runs longer.
-		return tx.Revoke(ctx, store.Revocation{TokenID: id.TokenID, Time: tx.Now(), Expire: id.Until.Add(time.Hour)})
+		return tx.Revoke(ctx, login.Revocation{TokenID: id.TokenID, Time: tx.Now(), Expire: id.Until.Add(time.Hour)})
 	})
 	if err != nil {
 		return err

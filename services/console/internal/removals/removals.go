@@ -18,6 +18,7 @@ import (
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/event"
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/guard"
 )
 
 // Desk holds removals and lets them go.
@@ -28,9 +29,9 @@ type Desk struct {
 
 // State is what is held, and why.
 type State struct {
-	store.Removals
+	guard.Removals
 
-	Clusters []store.Held // in the order of names
+	Clusters []guard.Held // in the order of names
 	// ID names exactly this; empty: nothing is held.
 	ID string
 }
@@ -90,7 +91,7 @@ func (k *Desk) noneHeld(ctx context.Context, in map[string][]string) (none bool,
 	}
 	err = k.Store.Read(ctx, func(ctx context.Context, v store.View) error {
 		list, err := v.Held(ctx)
-		none = !slices.ContainsFunc(list, func(h store.Held) bool { _, ok := in[h.Cluster]; return ok })
+		none = !slices.ContainsFunc(list, func(h guard.Held) bool { _, ok := in[h.Cluster]; return ok })
 		return err
 	})
 	return none, err

@@ -24,6 +24,7 @@ import (
 	"fairlead.dev/services/console/internal/store"
 	"fairlead.dev/services/console/internal/store/backup"
 	"fairlead.dev/services/console/internal/store/database"
+	"fairlead.dev/services/console/internal/store/guard"
 )
 
 func adminMounts(d Deps) []server.Mount {
@@ -134,7 +135,7 @@ func (s *admin) GetRemovals(ctx context.Context, _ *consolev1.GetRemovalsRequest
 	}
 	return &consolev1.GetRemovalsResponse{
 		HoldTime: descriptor.Stamp(is.HoldTime), Reason: is.Reason, Id: is.ID,
-		Clusters: descriptor.Each(is.Clusters, func(h store.Held) *consolev1.HeldRemovals {
+		Clusters: descriptor.Each(is.Clusters, func(h guard.Held) *consolev1.HeldRemovals {
 			return &consolev1.HeldRemovals{Cluster: h.Cluster, Services: h.Services, Since: descriptor.Stamp(h.Time)}
 		}),
 	}, nil

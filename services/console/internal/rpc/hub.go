@@ -21,6 +21,7 @@ import (
 	"fairlead.dev/services/console/internal/kinds/agentconfig"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/guard"
 )
 
 type heads struct{ Deps }
@@ -143,7 +144,7 @@ func (s *statuses) RecordHeld(ctx context.Context, req *consolev1.RecordHeldRequ
 	return &consolev1.RecordHeldResponse{}, nil
 }
 
-func encodeRemovals(r store.Removals) *consolev1.Removals {
+func encodeRemovals(r guard.Removals) *consolev1.Removals {
 	return &consolev1.Removals{Held: !r.HoldTime.IsZero(), Confirmation: r.Confirmation}
 }
 

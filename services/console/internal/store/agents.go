@@ -9,6 +9,14 @@ import (
 	"fairlead.dev/services/console/internal/store/database"
 )
 
+// JoinToken lets one agent join as a cluster. The token itself is kept by nobody but its owner.
+type JoinToken struct {
+	// Hash is SHA-256 of the token, in hex.
+	Hash    string
+	Cluster string // uid
+	Expire  time.Time
+}
+
 // AgentToken is a line of tokens of an agent, as of its newest one.
 type AgentToken struct {
 	// Family is the id of the line's first token.
@@ -27,7 +35,7 @@ type AgentToken struct {
 
 const agentTokenColumns = "family, cluster_uid, key, generation, request, renew_time, use_time"
 
-func scanAgentToken(row scanner) (t AgentToken, err error) {
+func scanAgentToken(row database.Row) (t AgentToken, err error) {
 	var renewed, used int64
 	err = row.Scan(&t.Family, &t.Cluster, &t.Key, &t.Generation, &t.Request, &renewed, &used)
 	t.RenewTime, t.UseTime = database.FromMicros(renewed), database.FromMicros(used)
@@ -115,4 +123,45 @@ func (t *Tx) Leave(ctx context.Context, cluster string) error {
 	}
 	t.touched.Clusters = append(t.touched.Clusters, cluster)
 	return nil
+}
+
+// AddJoinToken keeps a join token, and forgets those that have expired.
+func (t *Tx) AddJoinToken(ctx context.Context, j JoinToken) error {
+	if _, err := t.tx.ExecContext(ctx, "DELETE FROM join_tokens WHERE expire_time <= $1", database.Micros(t.tx.Now)); err != nil {
+		return fmt.Errorf("trim join tokens: %w", err)
+	}
+	if _, err := t.tx.ExecContext(ctx, "INSERT INTO join_tokens (hash, cluster_uid, author, create_time, expire_time, use_time) VALUES ($1, $2, $3, $4, $5, 0)",
+		j.Hash, j.Cluster, t.tx.Author, database.Micros(t.tx.Now), database.Micros(j.Expire)); err != nil {
+		return fmt.Errorf("insert join token: %w", err)
+	}
+	return nil
+}
+
+// DropJoinTokens forgets those of a cluster.
+func (t *Tx) DropJoinTokens(ctx context.Context, cluster string) error {
+	if _, err := t.tx.ExecContext(ctx, "DELETE FROM join_tokens WHERE cluster_uid = $1", cluster); err != nil {
+		return fmt.Errorf("drop join tokens: %w", err)
+	}
+	return nil
+}
+
+// UseJoinToken uses a token up and returns its cluster, with the time as its time of joining.
+// database.ErrNotFound for a token that is unknown, used or expired, and for a cluster that is gone.
+func (t *Tx) UseJoinToken(ctx context.Context, hash string) (Resource, error) {
+	var uid string
+	err := t.tx.QueryRowContext(ctx, "UPDATE join_tokens SET use_time = $1 WHERE hash = $2 AND use_time = 0 AND expire_time > $1 RETURNING cluster_uid",
+		database.Micros(t.tx.Now), hash).Scan(&uid)
+	if err != nil {
+		return Resource{}, fmt.Errorf("use join token: %w", database.NotFound(err))
+	}
+	cluster, err := scanResource(t.tx.QueryRowContext(ctx, "SELECT "+resourceColumns+" FROM resources r WHERE uid = $1", uid))
+	if err != nil {
+		return Resource{}, fmt.Errorf("read cluster: %w", database.NotFound(err))
+	}
+	if _, err := t.tx.ExecContext(ctx, "INSERT INTO seen (cluster_uid, join_time, seen_time, state, touch_time) VALUES ($1, $2, 0, '{}', "+t.tx.Dialect.Now+")"+ //nolint:gosec // one of two constants
+		" ON CONFLICT (cluster_uid) DO UPDATE SET join_time = excluded.join_time, leave_time = 0, touch_time = excluded.touch_time", uid, database.Micros(t.tx.Now)); err != nil {
+		return Resource{}, fmt.Errorf("record join: %w", err)
+	}
+	t.touched.Clusters = append(t.touched.Clusters, uid)
+	return cluster, nil
 }

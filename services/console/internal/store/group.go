@@ -185,7 +185,10 @@ func (t *Tx) run(ctx context.Context, w *write, shared bool) error {
 // fn did and nothing else; err is one of the database.
 func (t *Tx) Try(ctx context.Context, author string, fn func(context.Context, *Tx) error) (refused, err error) {
 	part := *t
-	part.tx.Author, part.events, part.telling = author, nil, nil
+	part.events, part.telling = nil, nil
+	tx := t.tx
+	tx.Author = author
+	part.setRooms(tx)
 	if _, err := t.tx.ExecContext(ctx, "SAVEPOINT part_of_write"); err != nil {
 		return nil, fmt.Errorf("begin part of write: %w", err)
 	}
@@ -213,8 +216,9 @@ func (t *Tx) call(ctx context.Context, w *write) {
 			w.err = errPanicked
 		}
 	}()
-	t.tx.Author = w.author
-	t.tx.Now = t.store.Clock() // not before the lock: a revocation is later than what it waited for
+	tx := t.tx
+	tx.Author, tx.Now = w.author, t.store.Clock() // not before the lock: a revocation is later than what it waited for
+	t.setRooms(tx)
 	t.events, t.telling, t.reconfigured = nil, nil, nil
 	if w.err = w.fn(ctx, t); w.err == nil {
 		w.err = t.insertAudit(ctx, t.events)

@@ -58,7 +58,7 @@ type RequestData struct {
 
 const requestColumns = "id, subject, cluster, state, due_time, end_time, data"
 
-func scanRequest(row scanner) (r AccessRequest, err error) {
+func scanRequest(row database.Row) (r AccessRequest, err error) {
 	var due, end int64
 	var data string
 	if err := row.Scan(&r.ID, &r.Subject, &r.Cluster, &r.State, &due, &end, &data); err != nil {

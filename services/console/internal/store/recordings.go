@@ -84,7 +84,7 @@ func dayOf(t time.Time) int64 { return database.Micros(t) / dayMicros }
 
 const recordingColumns = "id, cluster, subject, begin_time, update_time, end_time, bytes, incomplete, data"
 
-func scanRecording(row scanner) (r Recording, err error) {
+func scanRecording(row database.Row) (r Recording, err error) {
 	var begin, update, end int64
 	var data string
 	if err := row.Scan(&r.ID, &r.Cluster, &r.Subject, &begin, &update, &end, &r.Bytes, &r.Incomplete, &data); err != nil {

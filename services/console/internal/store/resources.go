@@ -103,9 +103,7 @@ type Revision struct {
 
 const resourceColumns = "r.kind, r.name, r.labels, r.spec, r.sealed, r.uid, r.revision, r.create_time, r.update_time, r.seq"
 
-type scanner interface{ Scan(...any) error }
-
-func scanResource(row scanner, more ...any) (Resource, error) {
+func scanResource(row database.Row, more ...any) (Resource, error) {
 	var r Resource
 	var labels string
 	var created, updated int64

@@ -42,7 +42,7 @@ type Sending struct {
 
 const sendingColumns = "sink_uid, seq, next_time, sender, attempts, rejections, waiting, oldest_time, send_time, sent, dropped, problem, problem_time, filters"
 
-func scanSending(row interface{ Scan(dest ...any) error }, more ...any) (s Sending, err error) {
+func scanSending(row database.Row, more ...any) (s Sending, err error) {
 	var next, oldest, send, problem int64
 	err = row.Scan(append([]any{
 		&s.Sink, &s.Seq, &next, &s.Sender, &s.Attempts, &s.Rejections, &s.Waiting, &oldest,

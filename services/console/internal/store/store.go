@@ -235,13 +235,6 @@ func (s *Store) changed() {
 	}
 }
 
-// View reads at one moment.
-type View struct {
-	db database.View
-}
-
-func viewOver(db database.View) View { return View{db} }
-
 // Read calls fn with a view on one moment.
 func (s *Store) Read(ctx context.Context, fn func(context.Context, View) error) error {
 	return s.readFor(ctx, database.MaxWrite, fn)
@@ -259,6 +252,9 @@ func (s *Store) readFor(ctx context.Context, limit time.Duration, fn func(contex
 // Tx is a write to the catalog: nobody else writes to it until it ends.
 type Tx struct {
 	View
+	guardTx
+	loginTx
+	placesTx
 	tx      database.Tx
 	store   *Store
 	seq     int64
@@ -270,8 +266,6 @@ type Tx struct {
 	// reconfigured are the services that get another configuration by this write.
 	reconfigured []Reconfigured
 }
-
-func (s *Store) txOver(tx database.Tx) Tx { return Tx{View: viewOver(tx.View()), tx: tx, store: s} }
 
 // Reconfigured is a service that gets another configuration.
 type Reconfigured struct {

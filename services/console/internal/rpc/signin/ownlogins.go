@@ -15,8 +15,8 @@ import (
 	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/identity"
-	"fairlead.dev/services/console/internal/store"
 	"fairlead.dev/services/console/internal/store/database"
+	"fairlead.dev/services/console/internal/store/login"
 )
 
 // The logins of the caller.
@@ -36,7 +36,7 @@ func (s *logins) ListLogins(ctx context.Context, req *consolev1.ListLoginsReques
 		return nil, s.Fail(ctx, err)
 	}
 	return &consolev1.ListLoginsResponse{
-		Logins:        descriptor.Each(list, func(l store.Login) *consolev1.Login { return encodeLogin(l, caller) }),
+		Logins:        descriptor.Each(list, func(l login.Login) *consolev1.Login { return encodeLogin(l, caller) }),
 		NextPageToken: encodeLoginPlace(next),
 	}, nil
 }
@@ -56,7 +56,7 @@ func (s *logins) EndOtherLogins(ctx context.Context, _ *consolev1.EndOtherLogins
 	return &consolev1.EndOtherLoginsResponse{Ended: int32(ended)}, nil
 }
 
-func encodeLogin(l store.Login, caller platform.Identity) *consolev1.Login {
+func encodeLogin(l login.Login, caller platform.Identity) *consolev1.Login {
 	out := &consolev1.Login{
 		Id: l.ID, Action: l.Action, Program: l.Program, BeginTime: descriptor.Stamp(l.BeginTime), BeginAddress: l.BeginAddress,
 		LastUseTime: descriptor.Stamp(l.UseTime), LastUseAddress: l.UseAddress, ExpireTime: descriptor.Stamp(l.ExpireTime), Own: l.ID == caller.TokenID,
@@ -72,14 +72,14 @@ func encodeLogin(l store.Login, caller platform.Identity) *consolev1.Login {
 	return out
 }
 
-func encodeLoginPlace(p store.LoginPlace) string {
+func encodeLoginPlace(p login.LoginPlace) string {
 	if p.ID == "" {
 		return ""
 	}
 	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d.%s", p.BeginTime.UnixMicro(), p.ID))
 }
 
-func decodeLoginPlace(token string) (p store.LoginPlace, err error) {
+func decodeLoginPlace(token string) (p login.LoginPlace, err error) {
 	if token == "" {
 		return p, nil
 	}
@@ -93,5 +93,5 @@ func decodeLoginPlace(token string) (p store.LoginPlace, err error) {
 	if err != nil || !ok || micros <= 0 || strings.ContainsFunc(id, func(r rune) bool { return r < ' ' || r > '~' }) {
 		return p, wrong
 	}
-	return store.LoginPlace{BeginTime: database.FromMicros(micros), ID: id}, nil
+	return login.LoginPlace{BeginTime: database.FromMicros(micros), ID: id}, nil
 }

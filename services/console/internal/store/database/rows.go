@@ -13,6 +13,9 @@ import (
 // ChunkSize bounds the values of one IN list.
 const ChunkSize = 200
 
+// Row is one row of a query.
+type Row interface{ Scan(dest ...any) error }
+
 // NotFound is ErrNotFound for an error of a row that is missing.
 func NotFound(err error) error {
 	if errors.Is(err, sql.ErrNoRows) {

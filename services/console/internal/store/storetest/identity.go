@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/login"
 )
 
 func testAPITokens(t *testing.T, open Open) {
@@ -16,7 +17,7 @@ func testAPITokens(t *testing.T, open Open) {
 	add := func(id, subject string, life time.Duration) {
 		t.Helper()
 		write(t, s, func(ctx context.Context, tx *store.Tx) error {
-			return tx.AddAPIToken(ctx, store.APIToken{
+			return tx.AddAPIToken(ctx, login.APIToken{
 				ID: id, Hash: "hash of " + id, Subject: subject, Groups: []byte(`["dev"]`), Limits: []byte(`{}`),
 				Creator: "user:ada", ExpireTime: now.Add(life),
 			})
@@ -25,8 +26,8 @@ func testAPITokens(t *testing.T, open Open) {
 	add("b", "user:bob", time.Hour)
 	add("a", "user:bob", time.Minute)
 	add("c", "user:serviceaccount:ci", time.Hour)
-	get := func(id string) (store.APIToken, error) {
-		var out store.APIToken
+	get := func(id string) (login.APIToken, error) {
+		var out login.APIToken
 		err := s.Read(t.Context(), func(ctx context.Context, v store.View) (err error) {
 			out, err = v.APIToken(ctx, id)
 			return err
@@ -42,7 +43,7 @@ func testAPITokens(t *testing.T, open Open) {
 		t.Errorf("unknown: %v", err)
 	}
 	ids := func(subject, after string, limit int) (out string) {
-		for _, a := range read(t, s, func(ctx context.Context, v store.View) ([]store.APIToken, error) {
+		for _, a := range read(t, s, func(ctx context.Context, v store.View) ([]login.APIToken, error) {
 			return v.APITokens(ctx, subject, after, limit)
 		}) {
 			out += a.ID
@@ -72,31 +73,31 @@ func testAPITokens(t *testing.T, open Open) {
 func testLoginList(t *testing.T, open Open) {
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	s := open(store.Options{Now: func() time.Time { return now }})
-	begun := func(id string, ago time.Duration) store.Login {
-		return store.Login{
+	begun := func(id string, ago time.Duration) login.Login {
+		return login.Login{
 			ID: id, Subject: "user:ada", Client: "browser", Action: "login.link", Parent: "p", Program: "Firefox",
 			BeginTime: now.Add(-ago), BeginAddress: "10.0.0.1", ExpireTime: now.Add(time.Hour),
 		}
 	}
-	for _, l := range []store.Login{begun("a", 2*time.Minute), begun("b", time.Minute), begun("c", time.Minute)} {
+	for _, l := range []login.Login{begun("a", 2*time.Minute), begun("b", time.Minute), begun("c", time.Minute)} {
 		write(t, s, func(ctx context.Context, tx *store.Tx) error { return tx.AddLogin(ctx, l) })
 	}
 	other := begun("d", 0)
 	other.Subject = "user:bob"
 	write(t, s, func(ctx context.Context, tx *store.Tx) error { return tx.AddLogin(ctx, other) })
-	list := func(after store.LoginPlace, limit int) (ids string) {
-		for _, l := range read(t, s, func(ctx context.Context, v store.View) ([]store.Login, error) {
+	list := func(after login.LoginPlace, limit int) (ids string) {
+		for _, l := range read(t, s, func(ctx context.Context, v store.View) ([]login.Login, error) {
 			return v.Logins(ctx, "user:ada", now, after, limit)
 		}) {
 			ids += l.ID
 		}
 		return ids
 	}
-	if all, page := list(store.LoginPlace{}, 10), list(store.LoginPlace{BeginTime: now.Add(-time.Minute), ID: "b"}, 1); all != "bca" || page != "c" {
+	if all, page := list(login.LoginPlace{}, 10), list(login.LoginPlace{BeginTime: now.Add(-time.Minute), ID: "b"}, 1); all != "bca" || page != "c" {
 		t.Errorf("listed %s and %s", all, page)
 	}
-	one := func(id string) (store.Login, error) {
-		var out store.Login
+	one := func(id string) (login.Login, error) {
+		var out login.Login
 		err := s.Read(t.Context(), func(ctx context.Context, v store.View) (err error) {
 			out, err = v.Login(ctx, id)
 			return err
@@ -118,9 +119,9 @@ func testLoginList(t *testing.T, open Open) {
 	before, unknown := used, used
 	before.UseTime, before.UseAddress, before.ExpireTime = now, "10.0.0.3", now.Add(time.Minute)
 	unknown.UseTime, unknown.UseAddress = now.Add(2*time.Second), ""
-	for _, l := range []store.Login{used, before, unknown} {
+	for _, l := range []login.Login{used, before, unknown} {
 		write(t, s, func(ctx context.Context, tx *store.Tx) error {
-			return tx.NoteLogins(ctx, []store.Login{l, begun("c", time.Minute)})
+			return tx.NoteLogins(ctx, []login.Login{l, begun("c", time.Minute)})
 		})
 	}
 	want := begun("a", 2*time.Minute)
@@ -130,7 +131,7 @@ func testLoginList(t *testing.T, open Open) {
 	}
 
 	now = now.Add(90 * time.Minute)
-	if left := list(store.LoginPlace{}, 10); left != "a" {
+	if left := list(login.LoginPlace{}, 10); left != "a" {
 		t.Errorf("listed are %s", left)
 	}
 	write(t, s, func(ctx context.Context, tx *store.Tx) error { return tx.AddLogin(ctx, begun("e", 0)) })
@@ -151,7 +152,7 @@ func testLogins(t *testing.T, open Open) {
 	}
 	for _, hash := range []string{"one", "two"} {
 		write(t, s, func(ctx context.Context, tx *store.Tx) error {
-			return tx.AddLoginLink(ctx, store.LoginLink{Hash: hash, Person: []byte(`{"name":"ada"}`), Expire: now.Add(time.Hour)})
+			return tx.AddLoginLink(ctx, login.LoginLink{Hash: hash, Person: []byte(`{"name":"ada"}`), Expire: now.Add(time.Hour)})
 		})
 	}
 	use := func(hash string) (person []byte, err error) {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/login"
 )
 
 // Open returns another store on one and the same new database, as another console would have.
@@ -660,15 +661,15 @@ func testJoinToken(t *testing.T, open Open) {
 func testRevocations(t *testing.T, open Open) {
 	now := time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
 	s := open(store.Options{Now: func() time.Time { return now }})
-	revoke := func(r store.Revocation) {
+	revoke := func(r login.Revocation) {
 		t.Helper()
 		write(t, s, func(ctx context.Context, tx *store.Tx) error { return tx.Revoke(ctx, r) })
 	}
-	revoke(store.Revocation{TokenID: "t1", Time: now, Expire: now.Add(time.Minute)})
-	revoke(store.Revocation{Subject: "agent:edge", Time: now, Expire: now.Add(time.Hour)})
-	revoke(store.Revocation{Subject: "agent:edge", Time: now.Add(time.Second), Expire: now.Add(2 * time.Hour)}) // again: later wins
-	list := func() []store.Revocation {
-		return read(t, s, func(ctx context.Context, v store.View) ([]store.Revocation, error) { return v.Revocations(ctx, now) })
+	revoke(login.Revocation{TokenID: "t1", Time: now, Expire: now.Add(time.Minute)})
+	revoke(login.Revocation{Subject: "agent:edge", Time: now, Expire: now.Add(time.Hour)})
+	revoke(login.Revocation{Subject: "agent:edge", Time: now.Add(time.Second), Expire: now.Add(2 * time.Hour)}) // again: later wins
+	list := func() []login.Revocation {
+		return read(t, s, func(ctx context.Context, v store.View) ([]login.Revocation, error) { return v.Revocations(ctx, now) })
 	}
 	if got := list(); len(got) != 2 || got[1].Subject != "agent:edge" || !got[1].Time.Equal(now.Add(time.Second)) {
 		t.Fatalf("got %+v", got)

@@ -1,4 +1,6 @@
-package store
+// Package places keeps what the hub reads in backends: at which paths, what was there, and how reading goes. The views
+// and writes of package store have these.
+package places
 
 import (
 	"context"
@@ -9,6 +11,12 @@ import (
 
 	"fairlead.dev/services/console/internal/store/database"
 )
+
+// View reads at one moment.
+type View struct{ database.View }
+
+// Tx is a write to the catalog.
+type Tx struct{ database.Tx }
 
 // Place is what a backend has at a path, as it was read last.
 type Place struct {
@@ -26,7 +34,7 @@ type Place struct {
 func (v View) Places(ctx context.Context, backend string, paths []string) (map[string]Place, error) {
 	out := make(map[string]Place, len(paths))
 	for chunk := range slices.Chunk(paths, database.ChunkSize) {
-		rows, err := v.db.QueryContext(ctx, placesQuery+" AND path IN "+v.db.Dialect.Placeholders(2, len(chunk)), database.Anys(chunk, any(backend))...)
+		rows, err := v.QueryContext(ctx, placesQuery+" AND path IN "+v.Dialect.Placeholders(2, len(chunk)), database.Anys(chunk, any(backend))...)
 		list, err := database.Collect(rows, err, scanPlace)
 		if err != nil {
 			return nil, fmt.Errorf("read places: %w", err)
@@ -40,7 +48,7 @@ func (v View) Places(ctx context.Context, backend string, paths []string) (map[s
 
 // AllPlaces returns all that is kept of a backend.
 func (v View) AllPlaces(ctx context.Context, backend string) ([]Place, error) {
-	rows, err := v.db.QueryContext(ctx, placesQuery+" ORDER BY path", backend)
+	rows, err := v.QueryContext(ctx, placesQuery+" ORDER BY path", backend)
 	return database.Collect(rows, err, scanPlace)
 }
 
@@ -54,8 +62,8 @@ func scanPlace(rows *sql.Rows) (p Place, err error) {
 }
 
 // PutPlaces keeps what was read.
-func (t *Tx) PutPlaces(ctx context.Context, list []Place) error {
-	err := database.Insert(ctx, t.tx, "INSERT INTO places (backend_uid, path, sealed, problem, read_time) VALUES "+
+func (t Tx) PutPlaces(ctx context.Context, list []Place) error {
+	err := database.Insert(ctx, t.Tx, "INSERT INTO places (backend_uid, path, sealed, problem, read_time) VALUES "+
 		" ON CONFLICT (backend_uid, path) DO UPDATE SET sealed = excluded.sealed, problem = excluded.problem, read_time = excluded.read_time",
 		list, func(p Place) []any { return []any{p.Backend, p.Path, p.Sealed, p.Problem, database.Micros(p.ReadTime)} })
 	if err != nil {
@@ -65,9 +73,9 @@ func (t *Tx) PutPlaces(ctx context.Context, list []Place) error {
 }
 
 // ForgetPlaces drops places that nothing is taken of any more.
-func (t *Tx) ForgetPlaces(ctx context.Context, backend string, paths []string) error {
+func (t Tx) ForgetPlaces(ctx context.Context, backend string, paths []string) error {
 	for chunk := range slices.Chunk(paths, database.ChunkSize) {
-		_, err := t.tx.ExecContext(ctx, "DELETE FROM places WHERE path IN "+t.tx.Dialect.Placeholders(1, len(chunk))+" AND backend_uid = "+t.tx.Dialect.Placeholders(1+len(chunk), 1), //nolint:gosec // placeholders only
+		_, err := t.ExecContext(ctx, "DELETE FROM places WHERE path IN "+t.Dialect.Placeholders(1, len(chunk))+" AND backend_uid = "+t.Dialect.Placeholders(1+len(chunk), 1), //nolint:gosec // placeholders only
 			append(database.Anys(chunk), backend)...)
 		if err != nil {
 			return fmt.Errorf("delete places: %w", err)
@@ -91,7 +99,7 @@ type Reading struct {
 
 // Readings returns what is known of backends, by uid.
 func (v View) Readings(ctx context.Context, backends []string) (map[string]Reading, error) {
-	return database.ByKey(ctx, v.db, "SELECT backend_uid, next_time, reader, read_time, problem, problem_time FROM readings WHERE backend_uid IN ", backends,
+	return database.ByKey(ctx, v.View, "SELECT backend_uid, next_time, reader, read_time, problem, problem_time FROM readings WHERE backend_uid IN ", backends,
 		func(rows *sql.Rows) (string, Reading, error) {
 			r, err := scanReading(rows)
 			return r.Backend, r, err
@@ -100,7 +108,7 @@ func (v View) Readings(ctx context.Context, backends []string) (map[string]Readi
 
 // DueReadings returns the backends that are to be read by now.
 func (v View) DueReadings(ctx context.Context, now time.Time) ([]Reading, error) {
-	rows, err := v.db.QueryContext(ctx, "SELECT backend_uid, next_time, reader, read_time, problem, problem_time FROM readings WHERE next_time <= $1 ORDER BY next_time", database.Micros(now))
+	rows, err := v.QueryContext(ctx, "SELECT backend_uid, next_time, reader, read_time, problem, problem_time FROM readings WHERE next_time <= $1 ORDER BY next_time", database.Micros(now))
 	return database.Collect(rows, err, scanReading)
 }
 
@@ -112,8 +120,8 @@ func scanReading(rows *sql.Rows) (r Reading, err error) {
 }
 
 // PutReading keeps how reading goes.
-func (t *Tx) PutReading(ctx context.Context, r Reading) error {
-	_, err := t.tx.ExecContext(ctx, "INSERT INTO readings (backend_uid, next_time, reader, read_time, problem, problem_time) VALUES ($1, $2, $3, $4, $5, $6)"+
+func (t Tx) PutReading(ctx context.Context, r Reading) error {
+	_, err := t.ExecContext(ctx, "INSERT INTO readings (backend_uid, next_time, reader, read_time, problem, problem_time) VALUES ($1, $2, $3, $4, $5, $6)"+
 		" ON CONFLICT (backend_uid) DO UPDATE SET next_time = excluded.next_time, reader = excluded.reader, read_time = excluded.read_time,"+
 		" problem = excluded.problem, problem_time = excluded.problem_time",
 		r.Backend, database.Micros(r.Next), r.Reader, database.Micros(r.ReadTime), r.Problem, database.Micros(r.ProblemTime))
