@@ -12,6 +12,9 @@ import (
 // A terminal that is closed ends what runs in it in order; with nohup it goes on. Not parallel: signals are the
 // process's.
 func TestUpEndsWithItsTerminal(t *testing.T) { //nolint:paralleltest // see above
+	taken := make(chan os.Signal, 1) // also where the test itself runs with nohup
+	signal.Notify(taken, syscall.SIGHUP)
+	defer signal.Stop(taken)
 	ctx, stop := untilHangup(t.Context())
 	defer stop()
 	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
