@@ -164,8 +164,8 @@ await act(executablePath, folder, async ({ logIn, check, outside, wrong }) => {
   await page.getByRole("button", { name: "Delete", exact: true }).click();
   await sure.click();
   await page.waitForURL(/access\?tab=grants/);
-  await tray.getByRole("button", { name: "Close" }).focus();
-  await page.keyboard.press("Enter");
+  await page.waitForFunction(() => document.activeElement?.textContent === "Access"); // the focus comes with the page
+  await tray.getByRole("button", { name: "Close" }).press("Enter");
   await tray.waitFor({ state: "detached" });
   if (await page.evaluate(() => document.activeElement === document.body)) wrong.push("the focus goes with the tray");
   await page.goto(`${hub}/grant/web-team`);
