@@ -2,6 +2,7 @@ package acceptance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -92,6 +93,9 @@ func TestAnyReplicaListsTheLiveStateOfAllSources(t *testing.T) {
 					return fmt.Errorf("of %s: %v", s.GetName(), s)
 				}
 			}
+			if of["shop"].GetMirrorBytes() == 0 { // a mirror is measured after what was polled is published
+				return errors.New("the mirror of shop is not measured")
+			}
 			if resp.GetTotal() != 7 || len(of) != 7 || len(resp.GetSilentReplicas()) > 0 {
 				return fmt.Errorf("%d sources, silent %v", resp.GetTotal(), resp.GetSilentReplicas())
 			}
@@ -104,7 +108,7 @@ func TestAnyReplicaListsTheLiveStateOfAllSources(t *testing.T) {
 			}
 		}
 		if s := of["shop"]; len(s.GetHeads()) != 1 || s.GetHeads()[0].GetRevision().GetCommit() != commit ||
-			s.GetMirrorBytes() == 0 || s.GetUpstreamRequestsLastHour() == 0 {
+			s.GetUpstreamRequestsLastHour() == 0 {
 			t.Errorf("shop: %v", s)
 		}
 		if s := of["broken"]; s.GetProblem().GetMessage() == "" || s.GetStaleSince() == nil {

@@ -81,7 +81,7 @@ func (t *Tx) UseAgentToken(ctx context.Context, family string, generation int64,
 // Reused notes that a token of a cluster's agents was used which had been renewed before. first: nothing was noted
 // since the cluster's credentials were taken away last.
 func (t *Tx) Reused(ctx context.Context, cluster, how string) (first bool, err error) {
-	res, err := t.tx.ExecContext(ctx, "INSERT INTO seen (cluster_uid, join_time, seen_time, state, reuse_time, reuse, touch_time) VALUES ($1, 0, 0, '{}', $2, $3, "+t.tx.Dialect.Now+")"+ //nolint:gosec // one of two constants
+	res, err := t.tx.ExecContext(ctx, "INSERT INTO seen (cluster_uid, join_time, seen_time, state, reuse_time, reuse, touch_time) VALUES ($1, 0, 0, '{}', $2, $3, "+t.tx.Dialect.Now+")"+
 		" ON CONFLICT (cluster_uid) DO UPDATE SET reuse_time = excluded.reuse_time, reuse = excluded.reuse, touch_time = excluded.touch_time WHERE seen.reuse_time = 0", cluster, database.Micros(t.tx.Now), how)
 	if err != nil {
 		return false, fmt.Errorf("note reuse of a token: %w", err)
@@ -99,7 +99,7 @@ func (t *Tx) EndAgentTokens(ctx context.Context, cluster, family string) error {
 	if _, err := t.tx.ExecContext(ctx, "DELETE FROM agent_tokens WHERE cluster_uid = $1 AND ($2 = '' OR family = $2)", cluster, family); err != nil {
 		return fmt.Errorf("forget tokens of agents: %w", err)
 	}
-	if _, err := t.tx.ExecContext(ctx, "UPDATE seen SET reuse_time = 0, reuse = '', touch_time = "+t.tx.Dialect.Now+" WHERE cluster_uid = $1", cluster); err != nil { //nolint:gosec // one of two constants
+	if _, err := t.tx.ExecContext(ctx, "UPDATE seen SET reuse_time = 0, reuse = '', touch_time = "+t.tx.Dialect.Now+" WHERE cluster_uid = $1", cluster); err != nil {
 		return fmt.Errorf("forget reuse of tokens: %w", err)
 	}
 	t.touched.Clusters = append(t.touched.Clusters, cluster)
@@ -117,7 +117,7 @@ func (v View) HasAgentTokens(ctx context.Context, cluster string) (has bool, err
 
 // Leave marks a cluster as left.
 func (t *Tx) Leave(ctx context.Context, cluster string) error {
-	if _, err := t.tx.ExecContext(ctx, "INSERT INTO seen (cluster_uid, join_time, seen_time, state, leave_time, touch_time) VALUES ($1, 0, 0, '{}', $2, "+t.tx.Dialect.Now+")"+ //nolint:gosec // one of two constants
+	if _, err := t.tx.ExecContext(ctx, "INSERT INTO seen (cluster_uid, join_time, seen_time, state, leave_time, touch_time) VALUES ($1, 0, 0, '{}', $2, "+t.tx.Dialect.Now+")"+
 		" ON CONFLICT (cluster_uid) DO UPDATE SET leave_time = excluded.leave_time, touch_time = excluded.touch_time", cluster, database.Micros(t.tx.Now)); err != nil {
 		return fmt.Errorf("record leave: %w", err)
 	}
@@ -158,7 +158,7 @@ func (t *Tx) UseJoinToken(ctx context.Context, hash string) (Resource, error) {
 	if err != nil {
 		return Resource{}, fmt.Errorf("read cluster: %w", database.NotFound(err))
 	}
-	if _, err := t.tx.ExecContext(ctx, "INSERT INTO seen (cluster_uid, join_time, seen_time, state, touch_time) VALUES ($1, $2, 0, '{}', "+t.tx.Dialect.Now+")"+ //nolint:gosec // one of two constants
+	if _, err := t.tx.ExecContext(ctx, "INSERT INTO seen (cluster_uid, join_time, seen_time, state, touch_time) VALUES ($1, $2, 0, '{}', "+t.tx.Dialect.Now+")"+
 		" ON CONFLICT (cluster_uid) DO UPDATE SET join_time = excluded.join_time, leave_time = 0, touch_time = excluded.touch_time", uid, database.Micros(t.tx.Now)); err != nil {
 		return Resource{}, fmt.Errorf("record join: %w", err)
 	}

@@ -66,7 +66,7 @@ func (t *Tx) PutConfigs(ctx context.Context, list []ServiceConfig) error {
 		}
 	}
 	for chunk := range slices.Chunk(without, database.ChunkSize) {
-		if _, err := t.tx.ExecContext(ctx, "DELETE FROM configs WHERE service_uid IN "+t.tx.Dialect.Placeholders(1, len(chunk)), database.Anys(chunk)...); err != nil { //nolint:gosec // placeholders only
+		if _, err := t.tx.ExecContext(ctx, "DELETE FROM configs WHERE service_uid IN "+t.tx.Dialect.Placeholders(1, len(chunk)), database.Anys(chunk)...); err != nil {
 			return fmt.Errorf("delete configurations: %w", err)
 		}
 	}

@@ -87,7 +87,7 @@ func (t *Tx) BeginSending(ctx context.Context, sink string) error {
 	if err != nil {
 		return err
 	}
-	_, err = t.tx.ExecContext(ctx, "INSERT INTO sinks (sink_uid, seq, next_time) VALUES ($1, $2, "+t.tx.Dialect.Now+")"+ //nolint:gosec // constants only
+	_, err = t.tx.ExecContext(ctx, "INSERT INTO sinks (sink_uid, seq, next_time) VALUES ($1, $2, "+t.tx.Dialect.Now+")"+
 		" ON CONFLICT (sink_uid) DO UPDATE SET rejections = 0,"+
 		// Another time than that of a claim that runs, also within the clock's step: it is how PutSending knows of the
 		// change.
@@ -133,7 +133,7 @@ func (s *Store) PutSending(ctx context.Context, of Sending, wait time.Duration, 
 // PutStatuses is PutSending that also keeps statuses that the sink has set, and forgets those of the contexts in gone.
 func (s *Store) PutStatuses(ctx context.Context, of Sending, wait time.Duration, set []CommitStatus, gone []string, events ...Event) (kept bool, err error) {
 	err = s.Transact(ctx, func(ctx context.Context, tx database.Tx) error {
-		res, err := tx.ExecContext(ctx, "UPDATE sinks SET lease_time = 0, next_time = CASE WHEN next_time = $3 THEN "+s.Dialect.Now+" + $4 ELSE next_time END,"+ //nolint:gosec // constants only
+		res, err := tx.ExecContext(ctx, "UPDATE sinks SET lease_time = 0, next_time = CASE WHEN next_time = $3 THEN "+s.Dialect.Now+" + $4 ELSE next_time END,"+
 			" seq = $5, attempts = $6, waiting = $7, oldest_time = $8, send_time = $9, sent = $10, dropped = $11, problem = $12, problem_time = $13, rejections = $14"+
 			" WHERE sink_uid = $1 AND sender = $2", of.Sink, of.Sender, database.Micros(of.Next), wait.Microseconds(),
 			of.Seq, of.Attempts, of.Waiting, database.Micros(of.Oldest), database.Micros(of.SendTime), of.Sent, of.Dropped, of.Problem, database.Micros(of.ProblemTime), of.Rejections)

@@ -102,7 +102,7 @@ func (t Tx) NoteLogins(ctx context.Context, list []Login) error {
 		}
 		rows, values = append(rows, "("+strings.Join(places, ", ")+")"), append(values, row...)
 	}
-	_, err := t.ExecContext(ctx, "INSERT INTO logins ("+loginColumns+") VALUES "+strings.Join(rows, ", ")+ //nolint:gosec // placeholders only
+	_, err := t.ExecContext(ctx, "INSERT INTO logins ("+loginColumns+") VALUES "+strings.Join(rows, ", ")+
 		" ON CONFLICT (id) DO UPDATE SET"+
 		" use_address = CASE WHEN excluded.use_time >= logins.use_time AND excluded.use_address <> '' THEN excluded.use_address ELSE logins.use_address END,"+
 		" use_time = CASE WHEN excluded.use_time > logins.use_time THEN excluded.use_time ELSE logins.use_time END,"+

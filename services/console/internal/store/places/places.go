@@ -75,7 +75,7 @@ func (t Tx) PutPlaces(ctx context.Context, list []Place) error {
 // ForgetPlaces drops places that nothing is taken of any more.
 func (t Tx) ForgetPlaces(ctx context.Context, backend string, paths []string) error {
 	for chunk := range slices.Chunk(paths, database.ChunkSize) {
-		_, err := t.ExecContext(ctx, "DELETE FROM places WHERE path IN "+t.Dialect.Placeholders(1, len(chunk))+" AND backend_uid = "+t.Dialect.Placeholders(1+len(chunk), 1), //nolint:gosec // placeholders only
+		_, err := t.ExecContext(ctx, "DELETE FROM places WHERE path IN "+t.Dialect.Placeholders(1, len(chunk))+" AND backend_uid = "+t.Dialect.Placeholders(1+len(chunk), 1),
 			append(database.Anys(chunk), backend)...)
 		if err != nil {
 			return fmt.Errorf("delete places: %w", err)
