@@ -1,5 +1,5 @@
-// Package consoletest plays the console for tests of the hub's other services: it tells who is who, and what is in the
-// catalog. What else a service asks the console for, its tests answer beside.
+// Package consoletest plays the console for tests of the hub's other services: identities and the catalog. Tests answer
+// beside it whatever else their service asks the console for.
 package consoletest
 
 import (
@@ -107,7 +107,7 @@ func (c *Console) GetTrustBundle(context.Context, *consolev1.GetTrustBundleReque
 	}.Proto(), nil
 }
 
-// Put changes the catalog. What is in it is not changed by the caller afterwards.
+// Put changes the catalog. The caller leaves the changes as they are afterwards.
 func (c *Console) Put(changes ...*consolev1.Change) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -123,7 +123,7 @@ func (c *Console) SetGrants(grants ...*consolev1.Grant) {
 	c.Set(changes, consolev1.Kind_KIND_GRANT)
 }
 
-// Set puts resources in the place of all of some kinds. One that is as it was is no change.
+// Set puts resources in the place of all of some kinds. A resource that is as it was is no change.
 func (c *Console) Set(all []*consolev1.Change, kinds ...consolev1.Kind) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

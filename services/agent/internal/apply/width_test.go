@@ -126,7 +126,7 @@ func TestWidthIsNotForFailuresOfOthers(t *testing.T) {
 	}
 }
 
-// A change that is not answered in time says that the API server is slow; one that was given up says nothing.
+// A change that is not answered in time says that the API server is slow; a change that was given up says nothing.
 func TestWidthFollowsTimeouts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

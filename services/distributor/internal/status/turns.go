@@ -22,8 +22,8 @@ type Agents interface {
 	ReportTurn(cluster string)
 }
 
-// turns are the clusters whose reports were put off, in the order in which they came. A cluster that is in here costs
-// an entry in a list, where one that asks again and again costs calls.
+// turns are the clusters whose reports were put off, in the order in which they came. A cluster in this line costs an
+// entry in a list; a cluster that asks again and again costs calls.
 type turns struct {
 	mu     sync.Mutex
 	line   list.List                // of string; guarded by mu
