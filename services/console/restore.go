@@ -15,6 +15,7 @@ import (
 	"fairlead.dev/services/console/internal/event"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/audittrail"
 	"fairlead.dev/services/console/internal/store/backup"
 )
 
@@ -61,7 +62,7 @@ func Restore(ctx context.Context, cfg Config, from io.Reader, opts RestoreOption
 			}
 			return nil
 		},
-		Audit: func(b backup.Head) store.AuditEvent {
+		Audit: func(b backup.Head) audittrail.Event {
 			return audit.Event(audit.Console(), time.Now().UTC(), audit.Act{Action: "database.restore", Reason: reason(b)})
 		},
 		Events: func(b backup.Head) []store.Event { return []store.Event{event.Restored(reason(b), time.Now())} },

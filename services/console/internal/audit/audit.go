@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/audittrail"
 )
 
 const (
@@ -45,7 +46,7 @@ type Log struct {
 func New(s *store.Store) *Log { return &Log{store: s, added: make(chan struct{})} }
 
 // Append makes events durable. Events that are there already are passed over.
-func (l *Log) Append(ctx context.Context, events []store.AuditEvent) error {
+func (l *Log) Append(ctx context.Context, events []audittrail.Event) error {
 	if err := l.store.AppendAudit(ctx, events); err != nil {
 		return err
 	}
@@ -64,7 +65,7 @@ func (l *Log) next() <-chan struct{} {
 
 // Page is a part of a list.
 type Page struct {
-	Events []store.AuditEvent
+	Events []audittrail.Event
 	// Next is the token of the next page; empty: this is the last one.
 	Next string
 	// Resume is the place in the trail when the page was read, for Follow.
@@ -72,7 +73,7 @@ type Page struct {
 }
 
 // List returns a page, the newest events first.
-func (l *Log) List(ctx context.Context, f store.AuditFilter, size int, token string) (page Page, err error) {
+func (l *Log) List(ctx context.Context, f audittrail.Filter, size int, token string) (page Page, err error) {
 	before, err := decodePage(token)
 	if err != nil {
 		return page, err
@@ -93,16 +94,16 @@ func (l *Log) List(ctx context.Context, f store.AuditFilter, size int, token str
 	if len(page.Events) > size {
 		page.Events = page.Events[:size]
 		last := page.Events[size-1]
-		page.Next = encodePage(store.AuditPlace{Time: last.Time, Seq: last.Seq})
+		page.Next = encodePage(audittrail.Place{Time: last.Time, Seq: last.Seq})
 	}
 	return page, err
 }
 
-func encodePage(p store.AuditPlace) string {
+func encodePage(p audittrail.Place) string {
 	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d.%d", p.Time.UnixMicro(), p.Seq))
 }
 
-func decodePage(token string) (p store.AuditPlace, err error) {
+func decodePage(token string) (p audittrail.Place, err error) {
 	if token == "" {
 		return p, nil
 	}
@@ -124,7 +125,7 @@ func decodePage(token string) (p store.AuditPlace, err error) {
 
 // Follow sends what is recorded behind a place (empty: from now on) until ctx ends or send fails, and a
 // heartbeat when there is nothing.
-func (l *Log) Follow(ctx context.Context, f store.AuditFilter, resume string, send func(events []store.AuditEvent, resume string) error) error {
+func (l *Log) Follow(ctx context.Context, f audittrail.Filter, resume string, send func(events []audittrail.Event, resume string) error) error {
 	at, err := l.begin(ctx, resume)
 	if err != nil {
 		return err
@@ -169,9 +170,9 @@ func (l *Log) End(ctx context.Context) (at int64, err error) {
 
 // At is the id of the event of a number; empty: there is none.
 func (l *Log) At(ctx context.Context, at int64) (id string, err error) {
-	var events []store.AuditEvent
+	var events []audittrail.Event
 	err = l.store.Read(ctx, func(ctx context.Context, v store.View) (err error) {
-		events, err = v.AuditAfter(ctx, store.AuditFilter{}, at-1, 1)
+		events, err = v.AuditAfter(ctx, audittrail.Filter{}, at-1, 1)
 		return err
 	})
 	if len(events) > 0 && events[0].Seq == at {
@@ -183,9 +184,9 @@ func (l *Log) At(ctx context.Context, at int64) (id string, err error) {
 // Gap tells whether events right behind a number may have gone out of the trail: the event of that number has, and the
 // next one that is there is not the one after. A database may leave numbers out.
 func (l *Log) Gap(ctx context.Context, at int64) (next int64, gap bool, err error) {
-	var events []store.AuditEvent
+	var events []audittrail.Event
 	err = l.store.Read(ctx, func(ctx context.Context, v store.View) (err error) {
-		events, err = v.AuditAfter(ctx, store.AuditFilter{}, at-1, 1)
+		events, err = v.AuditAfter(ctx, audittrail.Filter{}, at-1, 1)
 		return err
 	})
 	if err != nil || len(events) == 0 {
@@ -212,7 +213,7 @@ func (l *Log) begin(ctx context.Context, resume string) (at int64, err error) {
 }
 
 // after reads what is behind a number, and says up to where that is everything.
-func (l *Log) after(ctx context.Context, f store.AuditFilter, at int64) (events []store.AuditEvent, next int64, err error) {
+func (l *Log) after(ctx context.Context, f audittrail.Filter, at int64) (events []audittrail.Event, next int64, err error) {
 	err = l.store.Read(ctx, func(ctx context.Context, v store.View) error {
 		end, err := v.AuditEnd(ctx)
 		if err != nil || end <= at {

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"fairlead.dev/services/console/internal/audit"
-	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/audittrail"
 	"fairlead.dev/services/console/internal/store/storetest"
 )
 
@@ -15,7 +15,7 @@ func TestAFollowerLearnsThatTheTrailWasPutBack(t *testing.T) {
 	t.Parallel()
 	trail := audit.New(storetest.SQLite(t))
 	silent := errors.New("a heartbeat")
-	err := trail.Follow(t.Context(), store.AuditFilter{}, "1000", func([]store.AuditEvent, string) error { return silent })
+	err := trail.Follow(t.Context(), audittrail.Filter{}, "1000", func([]audittrail.Event, string) error { return silent })
 	if !errors.Is(err, audit.ErrGone) {
 		t.Errorf("got %v", err)
 	}

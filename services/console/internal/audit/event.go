@@ -8,7 +8,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	trail "fairlead.dev/platform/audit"
 	platform "fairlead.dev/platform/identity"
-	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/audittrail"
 )
 
 // Who says which identity did something, and from where.
@@ -40,7 +40,7 @@ type Act struct {
 }
 
 // Event is an entry of the trail for what the console itself saw.
-func Event(who Who, at time.Time, a Act) store.AuditEvent {
+func Event(who Who, at time.Time, a Act) audittrail.Event {
 	e := trail.Event{
 		ID: trail.NewID(), Time: at, Actor: trail.Of(who.Identity), Action: a.Action, Verb: a.Verb,
 		Cluster: a.Cluster, Resource: a.Resource, Name: a.Name,
@@ -51,7 +51,7 @@ func Event(who Who, at time.Time, a Act) store.AuditEvent {
 }
 
 // Trimmed is the event which says that the oldest events went because there were too many.
-func Trimmed(at time.Time, dropped int64) store.AuditEvent {
+func Trimmed(at time.Time, dropped int64) audittrail.Event {
 	return Event(Console(), at, Act{
 		Action: "audit.trimmed",
 		Reason: fmt.Sprintf("%d of the oldest events went: the trail is at the bound of --audit-max-bytes", dropped),
@@ -59,7 +59,7 @@ func Trimmed(at time.Time, dropped int64) store.AuditEvent {
 }
 
 // Gap is the event in an export which says that events are missing before it.
-func Gap(at time.Time) store.AuditEvent {
+func Gap(at time.Time) audittrail.Event {
 	return Event(Console(), at, Act{
 		Action: "audit.gap",
 		Reason: "events between this one and the one before may be missing: " +

@@ -9,7 +9,7 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	trail "fairlead.dev/platform/audit"
-	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/audittrail"
 )
 
 // Own takes in what the console itself saw and wrote nothing for: a recorder hands it over, as those of the other
@@ -18,7 +18,7 @@ type Own struct{ Log *Log }
 
 // RecordAuditEvents implements trail.Console.
 func (o Own) RecordAuditEvents(ctx context.Context, req *consolev1.RecordAuditEventsRequest) (*consolev1.RecordAuditEventsResponse, error) {
-	events := make([]store.AuditEvent, len(req.GetEvents()))
+	events := make([]audittrail.Event, len(req.GetEvents()))
 	for i, e := range req.GetEvents() {
 		e.Recorder = Console().Identity.Subject()
 		events[i] = Stored(e)

@@ -12,12 +12,12 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
-	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/audittrail"
 )
 
 // Stored is an event as the store keeps it.
-func Stored(e *consolev1.AuditEvent) store.AuditEvent {
-	return store.AuditEvent{
+func Stored(e *consolev1.AuditEvent) audittrail.Event {
+	return audittrail.Event{
 		ID: e.GetId(), Time: e.GetTime().AsTime(), Actor: subject(e.GetActor()), Cluster: e.GetCluster(), Action: e.GetAction(), Event: encode(e),
 	}
 }

@@ -8,19 +8,20 @@ import (
 	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/shown"
 )
 
 // ServiceDetail is a service with a long list that its agent handed over.
 type ServiceDetail struct {
 	Service state.Service
-	Detail  store.Detail
+	Detail  shown.Detail
 	// Connected and LastSeen are of the cluster: how far the list can be trusted.
 	Connected bool
 	LastSeen  time.Time
 }
 
 // Detail returns what is kept of one kind about a service; no Data: nothing.
-func (c *Catalog) Detail(ctx context.Context, kind store.DetailKind, name string) (ServiceDetail, error) {
+func (c *Catalog) Detail(ctx context.Context, kind shown.DetailKind, name string) (ServiceDetail, error) {
 	if !resource.IsName(name) {
 		return ServiceDetail{}, refusal.Missing(store.KindService, name)
 	}
@@ -43,7 +44,7 @@ func (c *Catalog) Detail(ctx context.Context, kind store.DetailKind, name string
 
 // Details returns what is kept about services, in the order of names, from the one after a name on. Fewer than limit:
 // these are the last.
-func (c *Catalog) Details(ctx context.Context, kind store.DetailKind, after string, limit int) ([]ServiceDetail, error) {
+func (c *Catalog) Details(ctx context.Context, kind shown.DetailKind, after string, limit int) ([]ServiceDetail, error) {
 	sees, err := c.guard.Sees(ctx)
 	if err != nil {
 		return nil, err
@@ -53,7 +54,7 @@ func (c *Catalog) Details(ctx context.Context, kind store.DetailKind, after stri
 	})
 }
 
-func (c *Catalog) details(ctx context.Context, kind store.DetailKind,
+func (c *Catalog) details(ctx context.Context, kind shown.DetailKind,
 	find func(context.Context, store.View) ([]store.Resource, error),
 ) (out []ServiceDetail, err error) {
 	err = c.store.Read(ctx, func(ctx context.Context, v store.View) error {

@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/audittrail"
 )
 
 // Config is where the trail goes.
@@ -88,7 +88,7 @@ func (c Config) trust() (*tls.Config, error) {
 // file appends JSON lines. The file is opened for each batch, so that rotating it is only a rename.
 type file struct{ path string }
 
-func (f *file) Send(_ context.Context, events []store.AuditEvent) (err error) {
+func (f *file) Send(_ context.Context, events []audittrail.Event) (err error) {
 	out, err := os.OpenFile(f.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("export the audit trail: %w", err)
@@ -119,7 +119,7 @@ type endpoint struct {
 // maxAnswer is what is read of an answer, for the connection to be used again.
 const maxAnswer = 64 << 10
 
-func (p *endpoint) Send(ctx context.Context, events []store.AuditEvent) error {
+func (p *endpoint) Send(ctx context.Context, events []audittrail.Event) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url, bytes.NewReader(lines(events)))
 	if err != nil {
 		return fmt.Errorf("export the audit trail: %w", err)
@@ -167,7 +167,7 @@ const (
 	settle = 200 * time.Millisecond
 )
 
-func (s *syslog) Send(ctx context.Context, events []store.AuditEvent) error {
+func (s *syslog) Send(ctx context.Context, events []audittrail.Event) error {
 	err := s.send(ctx, events)
 	if err != nil {
 		_ = s.Close() // dialled again
@@ -176,7 +176,7 @@ func (s *syslog) Send(ctx context.Context, events []store.AuditEvent) error {
 	return nil
 }
 
-func (s *syslog) send(ctx context.Context, events []store.AuditEvent) error {
+func (s *syslog) send(ctx context.Context, events []audittrail.Event) error {
 	if err := s.dial(ctx); err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ import (
 	"fairlead.dev/platform/durable"
 	"fairlead.dev/platform/retry"
 	"fairlead.dev/services/console/internal/audit"
-	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/audittrail"
 )
 
 const (
@@ -42,7 +42,7 @@ const (
 // Destination takes events.
 type Destination interface {
 	// Send returns nil once the destination has taken all of a batch. Events are JSON without newlines.
-	Send(ctx context.Context, events []store.AuditEvent) error
+	Send(ctx context.Context, events []audittrail.Event) error
 	// Close ends connections.
 	Close() error
 }
@@ -73,7 +73,7 @@ func (e *Exporter) Run(ctx context.Context) error {
 		}
 		if err == nil {
 			resume := strconv.FormatInt(at, 10)
-			err = e.trail.Follow(ctx, store.AuditFilter{}, resume, func(events []store.AuditEvent, resume string) error {
+			err = e.trail.Follow(ctx, audittrail.Filter{}, resume, func(events []audittrail.Event, resume string) error {
 				if err := e.send(ctx, events, resume); err != nil {
 					return err
 				}
@@ -101,7 +101,7 @@ func (e *Exporter) tell(ctx context.Context, failures int, err error) {
 	e.log.Log(ctx, level, "the audit trail is not exported; it is tried again, and nothing is left out", "failures", failures, "err", err)
 }
 
-func (e *Exporter) send(ctx context.Context, events []store.AuditEvent, resume string) error {
+func (e *Exporter) send(ctx context.Context, events []audittrail.Event, resume string) error {
 	if len(events) > 0 {
 		limited, cancel := context.WithTimeout(ctx, sendTime)
 		defer cancel()
@@ -178,11 +178,11 @@ func (e *Exporter) passGap(ctx context.Context, at int64) (int64, error) {
 	}
 	e.log.ErrorContext(ctx, "events may be missing in the export of the audit trail: "+
 		"they went out of the trail before they were exported", "exported", at, "next", next)
-	return next - 1, e.send(ctx, []store.AuditEvent{audit.Gap(time.Now())}, strconv.FormatInt(next-1, 10))
+	return next - 1, e.send(ctx, []audittrail.Event{audit.Gap(time.Now())}, strconv.FormatInt(next-1, 10))
 }
 
 // lines are events as JSON lines.
-func lines(events []store.AuditEvent) []byte {
+func lines(events []audittrail.Event) []byte {
 	var out bytes.Buffer
 	for _, event := range events {
 		out.Write(event.Event)

@@ -25,6 +25,7 @@ import (
 
 	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/audittrail"
 	"fairlead.dev/services/console/internal/store/storetest"
 )
 
@@ -37,11 +38,11 @@ func newTrail(t *testing.T) *audit.Log {
 func record(t *testing.T, trail *audit.Log, ids ...string) {
 	t.Helper()
 	for _, id := range ids {
-		event := store.AuditEvent{
+		event := audittrail.Event{
 			ID: id, Time: time.Now(), Actor: "user:ada", Action: "test.done",
 			Event: fmt.Appendf(nil, `{"id":%q,"action":"test.done"}`, id),
 		}
-		if err := trail.Append(t.Context(), []store.AuditEvent{event}); err != nil {
+		if err := trail.Append(t.Context(), []audittrail.Event{event}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -174,8 +175,8 @@ func TestAGapIsSaidWhereItIs(t *testing.T) {
 	written := func(days int64, id string) {
 		t.Helper()
 		ago.Store(days * int64(24*time.Hour))
-		event := store.AuditEvent{ID: id, Time: clock(), Action: "test.done", Event: fmt.Appendf(nil, `{"id":%q}`, id)}
-		if err := trail.Append(t.Context(), []store.AuditEvent{event}); err != nil {
+		event := audittrail.Event{ID: id, Time: clock(), Action: "test.done", Event: fmt.Appendf(nil, `{"id":%q}`, id)}
+		if err := trail.Append(t.Context(), []audittrail.Event{event}); err != nil {
 			t.Fatal(err)
 		}
 	}

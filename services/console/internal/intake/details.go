@@ -9,11 +9,12 @@ import (
 	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/shown"
 )
 
 // RecordDetail keeps a detail. One about a service that is gone or not meant for the cluster is passed over.
 func (i *Intake) RecordDetail(
-	ctx context.Context, cluster, service string, kind store.DetailKind, d store.Detail,
+	ctx context.Context, cluster, service string, kind shown.DetailKind, d shown.Detail,
 ) error {
 	if now := i.now(); d.Time.IsZero() || d.Time.After(now) {
 		d.Time = now

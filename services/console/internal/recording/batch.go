@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync"
 
-	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/recordings"
 )
 
 const (
@@ -22,14 +22,14 @@ type batch struct {
 
 // appending is one call that waits for its piece.
 type appending struct {
-	piece store.RecordingPiece
+	piece recordings.RecordingPiece
 	lead  chan struct{} // the first of those that wait writes
 	done  chan error
 }
 
 // append adds a piece with the ones that wait, and returns when it is durable or refused. write has an error for each
 // piece, or one for all.
-func (b *batch) append(ctx context.Context, piece store.RecordingPiece, write func(context.Context, []store.RecordingPiece) ([]error, error)) error {
+func (b *batch) append(ctx context.Context, piece recordings.RecordingPiece, write func(context.Context, []recordings.RecordingPiece) ([]error, error)) error {
 	a := &appending{piece: piece, lead: make(chan struct{}, 1), done: make(chan error, 1)}
 	b.mu.Lock()
 	b.waiting = append(b.waiting, a)
@@ -44,7 +44,7 @@ func (b *batch) append(ctx context.Context, piece store.RecordingPiece, write fu
 	case <-a.lead:
 	}
 	group := b.take()
-	pieces := make([]store.RecordingPiece, len(group))
+	pieces := make([]recordings.RecordingPiece, len(group))
 	for i, a := range group {
 		pieces[i] = a.piece
 	}

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/recordings"
 )
 
 // Pieces that come while others are written share one transaction, and each hears of its own refusal.
@@ -18,14 +19,14 @@ func TestPiecesThatWaitAreWrittenTogether(t *testing.T) {
 		var b batch
 		var writes, refused atomic.Int64
 		first := make(chan struct{})
-		write := func(_ context.Context, pieces []store.RecordingPiece) ([]error, error) { //nolint:unparam // as batch calls it
+		write := func(_ context.Context, pieces []recordings.RecordingPiece) ([]error, error) { //nolint:unparam // as batch calls it
 			if writes.Add(1) == 1 {
 				<-first
 			}
 			out := make([]error, len(pieces))
 			for i, p := range pieces {
 				if p.Sequence%10 == 0 {
-					out[i] = store.ErrFull
+					out[i] = recordings.ErrFull
 				}
 			}
 			return out, nil
@@ -34,8 +35,8 @@ func TestPiecesThatWaitAreWrittenTogether(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range pieces {
 			wg.Go(func() {
-				if err := b.append(t.Context(), store.RecordingPiece{Piece: store.Piece{Sequence: int64(i)}},
-					write); errors.Is(err, store.ErrFull) {
+				if err := b.append(t.Context(), recordings.RecordingPiece{Piece: recordings.Piece{Sequence: int64(i)}},
+					write); errors.Is(err, recordings.ErrFull) {
 					refused.Add(1)
 				} else if err != nil {
 					t.Error(err)
@@ -61,8 +62,8 @@ func TestATransactionThatFailsFailsItsPiecesOnly(t *testing.T) {
 	t.Parallel()
 	var b batch
 	for _, want := range []error{store.ErrUnavailable, nil} {
-		got := b.append(t.Context(), store.RecordingPiece{},
-			func(context.Context, []store.RecordingPiece) ([]error, error) { return make([]error, 1), want })
+		got := b.append(t.Context(), recordings.RecordingPiece{},
+			func(context.Context, []recordings.RecordingPiece) ([]error, error) { return make([]error, 1), want })
 		if !errors.Is(got, want) {
 			t.Errorf("got %v, want %v", got, want)
 		}

@@ -20,6 +20,8 @@ import (
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/outage"
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/audittrail"
+	"fairlead.dev/services/console/internal/store/recordings"
 )
 
 const (
@@ -82,9 +84,9 @@ func (k *Archive) now() time.Time {
 }
 
 // bounds are those of now.
-func (k *Archive) bounds() store.RecordingBounds {
+func (k *Archive) bounds() recordings.Bounds {
 	now := k.now()
-	return store.RecordingBounds{
+	return recordings.Bounds{
 		One: MaxBytes, Person: k.Bytes / personShare, All: k.Bytes,
 		Young: now.AddDate(0, 0, -min(leastDays, k.Days)), Idle: now.Add(-idleAfter),
 	}
@@ -94,7 +96,7 @@ func (k *Archive) bounds() store.RecordingBounds {
 func contextOf(id string, sequence int64) []byte { return fmt.Appendf(nil, "%s/%d", id, sequence) }
 
 // Begin makes an empty recording.
-func (k *Archive) Begin(ctx context.Context, r store.Recording) error {
+func (k *Archive) Begin(ctx context.Context, r recordings.Recording) error {
 	if r.Begin.IsZero() {
 		r.Begin = k.now()
 	}
@@ -103,7 +105,7 @@ func (k *Archive) Begin(ctx context.Context, r store.Recording) error {
 
 // Append adds a piece to a recording.
 func (k *Archive) Append(ctx context.Context, id string, sequence int64, data []byte, end bool, incomplete string) error {
-	p := store.RecordingPiece{ID: id, Piece: store.Piece{Sequence: sequence}, Bytes: int64(len(data)), End: end, Incomplete: incomplete}
+	p := recordings.RecordingPiece{ID: id, Piece: recordings.Piece{Sequence: sequence}, Bytes: int64(len(data)), End: end, Incomplete: incomplete}
 	if len(data) > 0 {
 		var err error
 		if p.Data, err = k.Secret.Seal(hubsecret.Recordings, data, contextOf(id, sequence)); err != nil {
@@ -111,7 +113,7 @@ func (k *Archive) Append(ctx context.Context, id string, sequence int64, data []
 		}
 	}
 	return k.refusal(id, "this person", k.withRoom(ctx, func() error {
-		return k.batch.append(ctx, p, func(ctx context.Context, pieces []store.RecordingPiece) ([]error, error) {
+		return k.batch.append(ctx, p, func(ctx context.Context, pieces []recordings.RecordingPiece) ([]error, error) {
 			return k.Store.AppendRecordings(ctx, pieces, k.bounds())
 		})
 	}))
@@ -121,14 +123,14 @@ func (k *Archive) Append(ctx context.Context, id string, sequence int64, data []
 // for it: a shell that has to be recorded is refused for good when there is no room. write is over when the wait
 // begins, so nothing that the other call needs is held.
 func (k *Archive) withRoom(ctx context.Context, write func() error) error {
-	if err := write(); !errors.Is(err, store.ErrAllFull) {
+	if err := write(); !errors.Is(err, recordings.ErrAllFull) {
 		return err
 	}
 	if err := k.beginTrim(ctx); err != nil {
 		return fmt.Errorf("wait for room for a recording: %w", err)
 	}
 	defer k.endTrim()
-	if err := write(); !errors.Is(err, store.ErrAllFull) { // the other call has made room
+	if err := write(); !errors.Is(err, recordings.ErrAllFull) { // the other call has made room
 		return err
 	}
 	if _, err := k.trim(ctx); err != nil {
@@ -154,13 +156,13 @@ func (k *Archive) refusal(id, subject string, err error) error {
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return refusal.New(refusal.NotFound, "recording %q does not exist", id)
-	case errors.Is(err, store.ErrFull):
+	case errors.Is(err, recordings.ErrFull):
 		return refusal.New(refusal.Precondition, "recording %q is full: it has %d MiB", id, MaxBytes>>20)
-	case errors.Is(err, store.ErrPersonFull):
+	case errors.Is(err, recordings.ErrPersonFull):
 		return refusal.New(refusal.Exhausted, "recordings of %s of the last %d days take %d MiB, which is all that one person may have. "+
 			"An administrator can raise --recording-max-bytes of the console: an eighth of it is for one person",
 			subject, min(leastDays, k.Days), k.Bytes/personShare>>20)
-	case errors.Is(err, store.ErrAllFull):
+	case errors.Is(err, recordings.ErrAllFull):
 		return refusal.New(refusal.Exhausted, "recordings take all %d MiB of --recording-max-bytes of the console, and those of the last %d days are not removed for others. "+
 			"An administrator can raise it", k.Bytes>>20, min(leastDays, k.Days))
 	}
@@ -168,21 +170,21 @@ func (k *Archive) refusal(id, subject string, err error) error {
 }
 
 // sees tells whether the caller may view a recording. To be the recorded person gives no right to view it.
-func sees(judge authz.Judge, who platform.Identity, r store.Recording) bool {
+func sees(judge authz.Judge, who platform.Identity, r recordings.Recording) bool {
 	return judge.Allows(who, access.View, access.Target{Kind: access.Recording, Name: r.ID, Cluster: r.Cluster})
 }
 
 // List returns a page of the recordings that the caller may view, the newest first, and the token of the next one.
 func (k *Archive) List(ctx context.Context, who platform.Identity, cluster, subject string, size int,
 	before string,
-) (out []store.Recording, next string, err error) {
+) (out []recordings.Recording, next string, err error) {
 	size = min(cmp.Or(size, defaultPageSize), maxPageSize)
 	judge, err := k.Rights.Judge(ctx)
 	if err != nil {
 		return nil, "", err
 	}
 	for range maxLooks {
-		var rows []store.Recording
+		var rows []recordings.Recording
 		err := k.Store.Read(ctx, func(ctx context.Context, v store.View) (err error) {
 			rows, err = v.Recordings(ctx, cluster, subject, before, maxPageSize)
 			return err
@@ -207,12 +209,12 @@ func (k *Archive) List(ctx context.Context, who platform.Identity, cluster, subj
 }
 
 // Read returns a part of a recording behind a sequence, and the sequence of its last piece; 0: there is nothing more.
-func (k *Archive) Read(ctx context.Context, by catalog.By, id string, after int64) (r store.Recording, data []byte, next int64, err error) {
+func (k *Archive) Read(ctx context.Context, by catalog.By, id string, after int64) (r recordings.Recording, data []byte, next int64, err error) {
 	judge, err := k.Rights.Judge(ctx)
 	if err != nil {
 		return r, nil, 0, err
 	}
-	var pieces []store.Piece
+	var pieces []recordings.Piece
 	err = k.Store.Read(ctx, func(ctx context.Context, v store.View) (err error) {
 		if r, err = v.Recording(ctx, id); err != nil {
 			return err
@@ -221,7 +223,7 @@ func (k *Archive) Read(ctx context.Context, by catalog.By, id string, after int6
 		return err
 	})
 	if errors.Is(err, store.ErrNotFound) || err == nil && !sees(judge, by.Identity, r) {
-		return store.Recording{}, nil, 0, refusal.New(refusal.NotFound,
+		return recordings.Recording{}, nil, 0, refusal.New(refusal.NotFound,
 			"recording %q does not exist, or is none that you may view: that needs a role that names Recording. %s", id, access.Help)
 	}
 	if err != nil {
@@ -249,7 +251,7 @@ func (k *Archive) Read(ctx context.Context, by catalog.By, id string, after int6
 
 // withCut gives a recording of which its tunnel says nothing any more an end, and says why. Nothing of that is stored:
 // a tunnel that reaches the console again goes on.
-func (k *Archive) withCut(r store.Recording) store.Recording {
+func (k *Archive) withCut(r recordings.Recording) recordings.Recording {
 	if !r.End.IsZero() || k.now().Sub(r.Update) < cutAfter {
 		return r
 	}
@@ -272,7 +274,7 @@ func (k *Archive) trim(ctx context.Context) (removed int, err error) {
 }
 
 // removed is the entry in the audit trail of a recording that was removed for room.
-func (k *Archive) removed(at time.Time, r store.Recording) store.AuditEvent {
+func (k *Archive) removed(at time.Time, r recordings.Recording) audittrail.Event {
 	return audit.Event(audit.Console(), at, audit.Act{
 		Action: "recording.removed", Resource: access.Recording, Name: r.ID, Cluster: r.Cluster, Reason: fmt.Sprintf(
 			"%s of %s in %s/%s, begun %s, %d bytes: recordings are at the bound of --recording-max-bytes, and those of this person that are older than %d days took the most",

@@ -9,7 +9,7 @@ import (
 
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/services/console/internal/authz"
-	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/recordings"
 	"fairlead.dev/services/console/internal/store/storetest"
 )
 
@@ -35,7 +35,7 @@ func TestACallWaitsWhileAnotherMakesRoom(t *testing.T) {
 				go func() {
 					answer <- k.withRoom(ctx, func() error {
 						if full {
-							return store.ErrAllFull
+							return recordings.ErrAllFull
 						}
 						return nil
 					})
@@ -67,7 +67,7 @@ func TestAListAsksForTheRulesOnce(t *testing.T) {
 	rules := authz.New(s, func() time.Time { asked++; return time.Now() })
 	k := New(Deps{Store: s, Rights: rules, Days: 1, Bytes: MaxBytes})
 	for _, id := range []string{"a", "b", "c"} {
-		if err := k.Begin(t.Context(), store.Recording{ID: id, Cluster: "edge-1", Subject: "user:bob"}); err != nil {
+		if err := k.Begin(t.Context(), recordings.Recording{ID: id, Cluster: "edge-1", Subject: "user:bob"}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -21,7 +21,7 @@ import (
 	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/condition"
 	"fairlead.dev/services/console/internal/descriptor"
-	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/audittrail"
 	"fairlead.dev/services/console/internal/store/backup"
 	"fairlead.dev/services/console/internal/store/database"
 	"fairlead.dev/services/console/internal/store/guard"
@@ -59,7 +59,7 @@ func (s *admin) Backup(ctx context.Context, _ *consolev1.BackupRequest, stream *
 	}), backupPart)
 	s.Log.InfoContext(ctx, "a backup is made", "actor", call.Actor(ctx))
 	act := audit.Event(call.Who(ctx), time.Now().UTC(), audit.Act{Action: "database.backup"})
-	if err := s.Audit.Append(ctx, []store.AuditEvent{act}); err != nil {
+	if err := s.Audit.Append(ctx, []audittrail.Event{act}); err != nil {
 		return s.fail(ctx, err)
 	}
 	if err := errors.Join(backup.Write(ctx, s.Store, out), out.Flush()); err != nil {

@@ -22,7 +22,7 @@ import (
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/state"
-	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/shown"
 )
 
 const (
@@ -47,18 +47,18 @@ func (s *objects) RecordDetails(ctx context.Context, req *consolev1.RecordDetail
 		}
 		return &consolev1.RecordDetailsResponse{}, nil
 	}
-	kind := store.DetailObjects
+	kind := shown.DetailObjects
 	switch in.GetDetail().(type) {
 	case *deliveryv1.ServiceDetail_Diff:
-		kind = store.DetailDiff
+		kind = shown.DetailDiff
 	case *deliveryv1.ServiceDetail_Notes:
-		kind = store.DetailNotes
+		kind = shown.DetailNotes
 	}
 	data, err := pack(in)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	d := store.Detail{Digest: in.GetDigest(), Time: descriptor.Moment(in.GetObservedTime()), Data: data}
+	d := shown.Detail{Digest: in.GetDigest(), Time: descriptor.Moment(in.GetObservedTime()), Data: data}
 	if err := s.Intake.RecordDetail(ctx, req.GetCluster(), in.GetService(), kind, d); err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -66,7 +66,7 @@ func (s *objects) RecordDetails(ctx context.Context, req *consolev1.RecordDetail
 }
 
 func (s *objects) GetServiceDiff(ctx context.Context, req *consolev1.GetServiceDiffRequest) (*consolev1.GetServiceDiffResponse, error) {
-	d, err := s.Catalog.Detail(ctx, store.DetailDiff, req.GetName())
+	d, err := s.Catalog.Detail(ctx, shown.DetailDiff, req.GetName())
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -81,7 +81,7 @@ func (s *objects) GetServiceDiff(ctx context.Context, req *consolev1.GetServiceD
 }
 
 func (s *objects) GetServiceNotes(ctx context.Context, req *consolev1.GetServiceNotesRequest) (*consolev1.GetServiceNotesResponse, error) {
-	d, err := s.Catalog.Detail(ctx, store.DetailNotes, req.GetName())
+	d, err := s.Catalog.Detail(ctx, shown.DetailNotes, req.GetName())
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -105,11 +105,11 @@ const mostListed = 20_000
 // missing returns the first of the objects, named as in RequestSync, that a service neither has nor is going to have;
 // empty: it has all of them, or the lists of its agent are of another time.
 func (d Deps) missing(ctx context.Context, service string, objects []string) (string, error) {
-	list, has, err := d.detail(ctx, store.DetailObjects, service)
+	list, has, err := d.detail(ctx, shown.DetailObjects, service)
 	if err != nil || has == nil || len(has.GetObjects().GetObjects()) >= mostListed {
 		return "", err
 	}
-	difference, would, err := d.detail(ctx, store.DetailDiff, service)
+	difference, would, err := d.detail(ctx, shown.DetailDiff, service)
 	if err != nil {
 		return "", err
 	}
@@ -136,7 +136,7 @@ func (d Deps) missing(ctx context.Context, service string, objects []string) (st
 }
 
 // detail is what the agent handed over of one kind about a service.
-func (d Deps) detail(ctx context.Context, kind store.DetailKind, service string) (catalog.ServiceDetail, *deliveryv1.ServiceDetail, error) {
+func (d Deps) detail(ctx context.Context, kind shown.DetailKind, service string) (catalog.ServiceDetail, *deliveryv1.ServiceDetail, error) {
 	out, err := d.Catalog.Detail(ctx, kind, service)
 	if err != nil || out.Detail.Data == nil {
 		return out, nil, err
@@ -176,7 +176,7 @@ func (s *objects) ListObjects(ctx context.Context, req *consolev1.ListObjectsReq
 		p.size = defaultObjects
 	}
 	if req.GetService() != "" {
-		d, err := s.Catalog.Detail(ctx, store.DetailObjects, req.GetService())
+		d, err := s.Catalog.Detail(ctx, shown.DetailObjects, req.GetService())
 		if refusal.Is(err, refusal.NotFound) {
 			return &consolev1.ListObjectsResponse{}, nil
 		}
@@ -189,7 +189,7 @@ func (s *objects) ListObjects(ctx context.Context, req *consolev1.ListObjectsReq
 		return p.response(), nil
 	}
 	for seen := 0; seen < lookedAt; {
-		batch, err := s.Catalog.Details(ctx, store.DetailObjects, at.after, detailBatch)
+		batch, err := s.Catalog.Details(ctx, shown.DetailObjects, at.after, detailBatch)
 		if err != nil {
 			return nil, s.fail(ctx, err)
 		}

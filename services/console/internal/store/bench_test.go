@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/audittrail"
 )
 
 // BenchmarkAuditBatch stores a thousand events of requests in one transaction, as a busy tunnel sends them.
@@ -24,10 +25,10 @@ func BenchmarkAuditBatch(b *testing.B) {
 	text := []byte(`{"id":"019a","time":"2026-11-22T17:00:00.123456789Z","actor":{"kind":"user","name":"ada","groups":["dev"]},"action":"tunnel.request","cluster":"edge-1","resource":"pods","verb":"get","code":200,"bytesReceived":"2048","duration":"0.001234567s"}`)
 	b.ReportAllocs()
 	for b.Loop() {
-		events := make([]store.AuditEvent, many)
+		events := make([]audittrail.Event, many)
 		for i := range events {
 			n++
-			events[i] = store.AuditEvent{
+			events[i] = audittrail.Event{
 				ID:   fmt.Sprintf("%032d", n),
 				Time: now.Add(time.Duration(n) * time.Microsecond), Actor: "user:ada", Cluster: "edge-1",
 				Action: "tunnel.request", Event: text,

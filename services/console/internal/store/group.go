@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"fairlead.dev/services/console/internal/store/audittrail"
 	"fairlead.dev/services/console/internal/store/database"
 )
 
@@ -221,7 +222,7 @@ func (t *Tx) call(ctx context.Context, w *write) {
 	t.setRooms(tx)
 	t.events, t.telling, t.reconfigured = nil, nil, nil
 	if w.err = w.fn(ctx, t); w.err == nil {
-		w.err = t.insertAudit(ctx, t.events)
+		w.err = audittrail.Insert(ctx, t.tx, t.events)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	"fairlead.dev/services/console/internal/store/database"
@@ -70,12 +69,8 @@ func scanRequest(row database.Row) (r AccessRequest, err error) {
 
 // AccessRequest returns a request, or ErrNotFound.
 func (v View) AccessRequest(ctx context.Context, id string) (AccessRequest, error) {
-	return scanRequest(v.db.QueryRowContext(ctx, "SELECT "+requestColumns+" FROM access_requests WHERE id = $1", withoutNUL(id)))
+	return scanRequest(v.db.QueryRowContext(ctx, "SELECT "+requestColumns+" FROM access_requests WHERE id = $1", database.WithoutNUL(id)))
 }
-
-// withoutNUL makes an id of a caller one that any database takes: PostgreSQL refuses a NUL in a text, and no id has
-// either of the two.
-func withoutNUL(id string) string { return strings.ReplaceAll(id, "\x00", "?") }
 
 // AccessRequests returns up to limit requests before an id (empty: the newest ones), the newest first; open ones only,
 // or all.

@@ -1,10 +1,13 @@
 package store
 
 import (
+	"fairlead.dev/services/console/internal/store/audittrail"
 	"fairlead.dev/services/console/internal/store/database"
 	"fairlead.dev/services/console/internal/store/guard"
 	"fairlead.dev/services/console/internal/store/login"
 	"fairlead.dev/services/console/internal/store/places"
+	"fairlead.dev/services/console/internal/store/recordings"
+	"fairlead.dev/services/console/internal/store/shown"
 )
 
 // The rooms, each by another name, so that one struct embeds them all.
@@ -15,6 +18,13 @@ type (
 	loginTx    = login.Tx
 	placesView = places.View
 	placesTx   = places.Tx
+
+	recordingsView  = recordings.View
+	recordingsStore = recordings.Store
+	shownView       = shown.View
+	shownStore      = shown.Store
+	trailView       = audittrail.View
+	trailStore      = audittrail.Store
 )
 
 // View reads at one moment.
@@ -22,11 +32,17 @@ type View struct {
 	guardView
 	loginView
 	placesView
+	recordingsView
+	shownView
+	trailView
 	db database.View
 }
 
 func viewOver(v database.View) View {
-	return View{guardView: guardView{View: v}, loginView: loginView{View: v}, placesView: placesView{View: v}, db: v}
+	return View{
+		guardView: guardView{View: v}, loginView: loginView{View: v}, placesView: placesView{View: v},
+		recordingsView: recordingsView{View: v}, shownView: shownView{View: v}, trailView: trailView{View: v}, db: v,
+	}
 }
 
 func (s *Store) txOver(tx database.Tx) Tx {

@@ -32,6 +32,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"fairlead.dev/services/console/internal/store/audittrail"
 	"fairlead.dev/services/console/internal/store/database"
 )
 
@@ -62,7 +63,7 @@ type Options struct {
 	// AuditBytes is about how many bytes the audit trail may take; 0: no bound. AuditTrimmed makes the event which says
 	// that so many of the oldest went therefore.
 	AuditBytes   int64
-	AuditTrimmed func(now time.Time, dropped int64) AuditEvent
+	AuditTrimmed func(now time.Time, dropped int64) audittrail.Event
 	// Now is the clock; nil: time.Now.
 	Now func() time.Time
 	// Log is told of a file with the URL that can't be used as it is; nil: nobody is.
@@ -72,12 +73,13 @@ type Options struct {
 // Store is the state in one database.
 type Store struct {
 	*database.DB
+	shownStore
+	trailStore
+	recordingsStore
 	now      func() time.Time
 	logLimit int64
 
 	membersBytes int64
-	auditBytes   int64
-	auditTrimmed func(time.Time, int64) AuditEvent
 
 	touched func(Touched)                    // nil: nobody wants to know
 	told    func()                           // nil: nobody wants to know
@@ -129,8 +131,9 @@ func (o Options) withDefaults() Options {
 
 func newStore(db *database.DB, opts Options) *Store {
 	return &Store{
-		DB: db, now: opts.Now, logLimit: opts.LogLimit, membersBytes: opts.MembersBytes,
-		auditBytes: opts.AuditBytes, auditTrimmed: opts.AuditTrimmed,
+		DB: db, shownStore: shownStore{DB: db}, recordingsStore: recordingsStore{DB: db},
+		trailStore: audittrail.New(db, opts.AuditBytes, opts.AuditTrimmed),
+		now:        opts.Now, logLimit: opts.LogLimit, membersBytes: opts.MembersBytes,
 	}
 }
 
@@ -151,7 +154,7 @@ type Restored struct {
 	// Reason is why removals are held from then on.
 	Reason string
 	// Audit and Events are added to what was restored.
-	Audit  AuditEvent
+	Audit  audittrail.Event
 	Events []Event
 }
 
@@ -192,8 +195,7 @@ func (s *Store) endRestore(ctx context.Context) error {
 			return fmt.Errorf("decode what is left to do: %w", err)
 		}
 		// Events that were packed in the database that was backed up are plain here, and the other way round.
-		const volume = "UPDATE audit_volume SET bytes = (SELECT COALESCE(SUM(" + auditSize + "), 0) FROM audit)"
-		for _, stmt := range append(slices.Clone(s.Dialect.Numbers), volume, "DROP TABLE "+RestoredTable) {
+		for _, stmt := range append(slices.Clone(s.Dialect.Numbers), audittrail.Recount, "DROP TABLE "+RestoredTable) {
 			if _, err := tx.ExecContext(ctx, stmt); err != nil {
 				return fmt.Errorf("end restore: %w", err)
 			}
@@ -201,7 +203,7 @@ func (s *Store) endRestore(ctx context.Context) error {
 		if _, err := t.HoldRemovals(ctx, left.Reason); err != nil {
 			return err
 		}
-		return errors.Join(t.insertAudit(ctx, []AuditEvent{left.Audit}), s.insertEvents(ctx, tx, left.Events))
+		return errors.Join(audittrail.Insert(ctx, tx, []audittrail.Event{left.Audit}), s.insertEvents(ctx, tx, left.Events))
 	})
 }
 
@@ -259,12 +261,19 @@ type Tx struct {
 	store   *Store
 	seq     int64
 	changed bool
-	events  []AuditEvent // of the write that runs, for the audit trail
-	telling []Event      // of the write that runs
+	events  []audittrail.Event // of the write that runs, for the audit trail
+	telling []Event            // of the write that runs
 	touched Touched
 	healthy []became
 	// reconfigured are the services that get another configuration by this write.
 	reconfigured []Reconfigured
+}
+
+// Audit adds events with what else is written: they are there if that is. Events are inserted together at the end of
+// the write: a thousand services are a thousand events.
+func (t *Tx) Audit(_ context.Context, events ...audittrail.Event) error {
+	t.events = append(t.events, events...)
+	return nil
 }
 
 // Reconfigured is a service that gets another configuration.

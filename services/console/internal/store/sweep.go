@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"fairlead.dev/services/console/internal/store/database"
+	"fairlead.dev/services/console/internal/store/shown"
 )
 
 // sweepRows is how many rows are looked at in one transaction: others write in between.
@@ -22,7 +23,7 @@ func (s *Store) Sweep(ctx context.Context) error {
 		{"reports", "cluster_uid"},
 		{"seen", "cluster_uid"},
 		{"views", "cluster_uid"},
-		{CurveTable, "cluster_uid"},
+		{shown.CurveTable, "cluster_uid"},
 		{"service_details", "service_uid"},
 		{"deployments", "service_uid"},
 		{"test_runs", "service_uid"},

@@ -20,6 +20,7 @@ import (
 	"fairlead.dev/platform/retry"
 	"fairlead.dev/services/console/internal/index"
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/shown"
 )
 
 const (
@@ -147,7 +148,7 @@ func (b *Board) catchUp(ctx context.Context) error {
 		b.mu.RLock()
 		after := b.number
 		b.mu.RUnlock()
-		var list []store.ClusterView
+		var list []shown.ClusterView
 		err := b.Store.Read(ctx, func(ctx context.Context, v store.View) (err error) {
 			list, err = v.ClusterViews(ctx, after, chunk)
 			return err
@@ -177,7 +178,7 @@ func (b *Board) isLoaded() bool {
 }
 
 // put takes views in. inOrder: they are the next ones of all that were written, and not some of them.
-func (b *Board) put(list []store.ClusterView, inOrder bool) error {
+func (b *Board) put(list []shown.ClusterView, inOrder bool) error {
 	made := make([]*view, len(list))
 	for i, one := range list {
 		decoded := &deliveryv1.PushViewRequest{}
@@ -224,7 +225,7 @@ func (b *Board) put(list []store.ClusterView, inOrder bool) error {
 }
 
 // replace puts views in the place of older ones, and returns those of made that were newer, and nil for the others.
-func (b *Board) replace(list []store.ClusterView, made []*view, inOrder bool) []*view {
+func (b *Board) replace(list []shown.ClusterView, made []*view, inOrder bool) []*view {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	changed := false
@@ -309,7 +310,7 @@ func (b *Board) Record(ctx context.Context, pushes []*consolev1.ClusterPush) ([]
 	if err != nil {
 		return nil, err
 	}
-	written, err := b.Store.ChangeViews(ctx, uids, func(current map[string]store.ClusterView) (changed []store.ClusterView, err error) {
+	written, err := b.Store.ChangeViews(ctx, uids, func(current map[string]shown.ClusterView) (changed []shown.ClusterView, err error) {
 		next, refused := map[string]*deliveryv1.PushViewRequest{}, map[string]string{}
 		for i, p := range pushes {
 			uid := known[p.GetCluster()]
@@ -342,7 +343,7 @@ func (b *Board) Record(ctx context.Context, pushes []*consolev1.ClusterPush) ([]
 			if err != nil {
 				return nil, fmt.Errorf("encode view: %w", err)
 			}
-			changed = append(changed, store.ClusterView{Cluster: uid, Term: view.GetTerm(), Sequence: view.GetSequence(), Data: data})
+			changed = append(changed, shown.ClusterView{Cluster: uid, Term: view.GetTerm(), Sequence: view.GetSequence(), Data: data})
 		}
 		for uid, why := range refused {
 			row := current[uid]

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/shown"
 )
 
 // noon is when the curves of these tests begin.
@@ -18,8 +18,8 @@ func noon() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
 // counted is a point with so many pods that are not ready; of the rest nothing is known.
 func counted(notReady int64) point { return point{{pack(notReady), pack(notReady)}} }
 
-// shown are the last and the highest counts of pods that are not ready, by the number of the step after noon.
-func shown(c *curves, uid string, now time.Time) map[int64][2]int64 {
+// counts are the last and the highest counts of pods that are not ready, by the number of the step after noon.
+func counts(c *curves, uid string, now time.Time) map[int64][2]int64 {
 	d := day{end: stepOf(now)}
 	c.into(&d, uid)
 	out := map[int64][2]int64{}
@@ -33,7 +33,7 @@ func shown(c *curves, uid string, now time.Time) map[int64][2]int64 {
 
 func wantShown(t *testing.T, c *curves, now time.Time, want map[int64][2]int64) {
 	t.Helper()
-	if got := shown(c, "a", now); !maps.Equal(got, want) {
+	if got := counts(c, "a", now); !maps.Equal(got, want) {
 		t.Errorf("at %s: got %v, want %v", now.Sub(noon()), got, want)
 	}
 }
@@ -96,7 +96,7 @@ func TestCurvesAreWhatWasNoted(t *testing.T) {
 				stored = is.Data
 			}
 			c = &curves{of: map[string]*curve{}}
-			if err := c.load([]store.ClusterCurve{{Cluster: "a", Data: stored}}, now); err != nil {
+			if err := c.load([]shown.ClusterCurve{{Cluster: "a", Data: stored}}, now); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -150,10 +150,10 @@ func TestCurvesOfConsolesAddUp(t *testing.T) {
 		wantShown(t, second, at(17), map[int64][2]int64{0: {4, 9}, 1: {5, 6}, 3: {8, 8}})
 	}
 	restarted := &curves{of: map[string]*curve{}}
-	if err := restarted.load([]store.ClusterCurve{{Cluster: "a", Data: stored}}, at(18)); err != nil {
+	if err := restarted.load([]shown.ClusterCurve{{Cluster: "a", Data: stored}}, at(18)); err != nil {
 		t.Fatal(err)
 	}
-	if got := shown(restarted, "a", at(18)); len(got) != 3 || got[3] != [2]int64{8, 8} {
+	if got := counts(restarted, "a", at(18)); len(got) != 3 || got[3] != [2]int64{8, 8} {
 		t.Errorf("after a restart: %v", got)
 	}
 }

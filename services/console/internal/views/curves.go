@@ -18,6 +18,7 @@ import (
 	"fairlead.dev/platform/retry"
 	"fairlead.dev/services/console/internal/query"
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/shown"
 )
 
 const (
@@ -66,7 +67,7 @@ func (c *curves) into(d *day, uid string) {
 }
 
 // load takes in what the database has.
-func (c *curves) load(list []store.ClusterCurve, now time.Time) (err error) {
+func (c *curves) load(list []shown.ClusterCurve, now time.Time) (err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, is := range list {
@@ -111,7 +112,7 @@ func (c *curves) due(most int, unended bool) (uids []string) {
 // join takes in what other consoles wrote of clusters, and returns those curves of which the database lacks something,
 // and the open steps of all.
 func (c *curves) join(uids []string, stored map[string][]byte, now time.Time) (
-	list []store.ClusterCurve, steps map[string]int64, err error,
+	list []shown.ClusterCurve, steps map[string]int64, err error,
 ) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,7 +126,7 @@ func (c *curves) join(uids []string, stored map[string][]byte, now time.Time) (
 		whole := day{end: one.step}
 		one.into(&whole)
 		if data := whole.encode(); !bytes.Equal(data, stored[uid]) {
-			list = append(list, store.ClusterCurve{Cluster: uid, Data: data})
+			list = append(list, shown.ClusterCurve{Cluster: uid, Data: data})
 		}
 		steps[uid] = one.step
 	}
@@ -198,7 +199,7 @@ func (b *Board) observe(ctx context.Context) error {
 // loadCurves reads what consoles have kept. A curve that makes no sense begins anew.
 func (b *Board) loadCurves(ctx context.Context) error {
 	for after := ""; ; {
-		var list []store.ClusterCurve
+		var list []shown.ClusterCurve
 		err := b.Store.Read(ctx, func(ctx context.Context, v store.View) (err error) {
 			list, err = v.ClusterCurves(ctx, after, chunk)
 			return err
@@ -220,7 +221,7 @@ func (b *Board) loadCurves(ctx context.Context) error {
 func (b *Board) keepCurves(ctx context.Context, most int, unended bool) error {
 	for uids := range slices.Chunk(b.curves.due(most, unended), keptAtOnce) {
 		var steps map[string]int64
-		err := b.Store.ChangeCurves(ctx, uids, func(stored map[string][]byte) (list []store.ClusterCurve) {
+		err := b.Store.ChangeCurves(ctx, uids, func(stored map[string][]byte) (list []shown.ClusterCurve) {
 			var err error
 			if list, steps, err = b.curves.join(uids, stored, time.Now()); err != nil {
 				b.Log.WarnContext(ctx, "curves of views that the database has are written anew", "err", err)

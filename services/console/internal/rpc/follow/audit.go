@@ -14,14 +14,14 @@ import (
 	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/descriptor"
-	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/audittrail"
 )
 
 type audits struct{ Deps }
 
 func (s *audits) RecordAuditEvents(ctx context.Context, req *consolev1.RecordAuditEventsRequest) (*consolev1.RecordAuditEventsResponse, error) {
 	recorder := call.Actor(ctx)
-	events := make([]store.AuditEvent, len(req.GetEvents()))
+	events := make([]audittrail.Event, len(req.GetEvents()))
 	for i, e := range req.GetEvents() {
 		if err := audit.Check(e); err != nil {
 			return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("events[%d].%w", i, err))
@@ -61,7 +61,7 @@ func (s *audits) WatchAuditEvents(ctx context.Context, req *consolev1.WatchAudit
 		return err
 	}
 	defer leave()
-	err = s.Audit.Follow(ctx, filter, req.GetResumeToken(), func(list []store.AuditEvent, resume string) error {
+	err = s.Audit.Follow(ctx, filter, req.GetResumeToken(), func(list []audittrail.Event, resume string) error {
 		events, err := decodeEvents(list)
 		if err != nil {
 			return err
@@ -87,10 +87,10 @@ func (s *audits) failAudit(ctx context.Context, err error) error {
 	return s.Fail(ctx, err)
 }
 
-func decodeAuditFilter(f *consolev1.AuditFilter) (store.AuditFilter, error) {
+func decodeAuditFilter(f *consolev1.AuditFilter) (audittrail.Filter, error) {
 	// access.* and access. are the same beginning of an action as access.
 	action := strings.TrimSuffix(strings.TrimSuffix(f.GetAction(), "*"), ".")
-	out := store.AuditFilter{Cluster: f.GetCluster(), Action: action, Since: descriptor.Moment(f.GetSince())}
+	out := audittrail.Filter{Cluster: f.GetCluster(), Action: action, Since: descriptor.Moment(f.GetSince())}
 	if f.GetAction() != "" && !audit.IsAction(action) {
 		return out, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf(
 			"filter.action: no action is called %q: write whole words, such as tunnel, tunnel.request or tunnel.request.end",
@@ -110,7 +110,7 @@ func decodeAuditFilter(f *consolev1.AuditFilter) (store.AuditFilter, error) {
 	return out, nil
 }
 
-func decodeEvents(list []store.AuditEvent) ([]*consolev1.AuditEvent, error) {
+func decodeEvents(list []audittrail.Event) ([]*consolev1.AuditEvent, error) {
 	out := make([]*consolev1.AuditEvent, len(list))
 	// Of a later version, after a rollback, there may be more fields.
 	read := protojson.UnmarshalOptions{DiscardUnknown: true}

@@ -7,14 +7,14 @@ import (
 	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/recording"
-	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/recordings"
 )
 
-type recordings struct{ Deps }
+type recordingService struct{ Deps }
 
-func (s *recordings) BeginRecording(ctx context.Context, req *consolev1.BeginRecordingRequest) (*consolev1.BeginRecordingResponse, error) {
+func (s *recordingService) BeginRecording(ctx context.Context, req *consolev1.BeginRecordingRequest) (*consolev1.BeginRecordingResponse, error) {
 	in := req.GetRecording()
-	r := store.Recording{ID: in.GetId(), Cluster: in.GetCluster(), Subject: in.GetSubject(), RecordingData: store.RecordingData{
+	r := recordings.Recording{ID: in.GetId(), Cluster: in.GetCluster(), Subject: in.GetSubject(), RecordingData: recordings.RecordingData{
 		Namespace: in.GetNamespace(), Pod: in.GetPod(), Container: in.GetContainer(), Verb: in.GetVerb(), Request: in.GetRequest(),
 	}}
 	if in.GetBeginTime() != nil {
@@ -26,14 +26,14 @@ func (s *recordings) BeginRecording(ctx context.Context, req *consolev1.BeginRec
 	return &consolev1.BeginRecordingResponse{MaxBytes: recording.MaxBytes}, nil
 }
 
-func (s *recordings) AppendRecording(ctx context.Context, req *consolev1.AppendRecordingRequest) (*consolev1.AppendRecordingResponse, error) {
+func (s *recordingService) AppendRecording(ctx context.Context, req *consolev1.AppendRecordingRequest) (*consolev1.AppendRecordingResponse, error) {
 	if err := s.Recordings.Append(ctx, req.GetId(), req.GetSequence(), req.GetData(), req.GetEnd(), req.GetIncomplete()); err != nil {
 		return nil, s.Fail(ctx, err)
 	}
 	return &consolev1.AppendRecordingResponse{}, nil
 }
 
-func (s *recordings) ListRecordings(ctx context.Context, req *consolev1.ListRecordingsRequest) (*consolev1.ListRecordingsResponse, error) {
+func (s *recordingService) ListRecordings(ctx context.Context, req *consolev1.ListRecordingsRequest) (*consolev1.ListRecordingsResponse, error) {
 	list, next, err := s.Recordings.List(ctx, call.By(ctx).Identity, req.GetCluster(), storedSubject(req.GetSubject()), int(req.GetPageSize()), req.GetPageToken())
 	if err != nil {
 		return nil, s.Fail(ctx, err)
@@ -41,7 +41,7 @@ func (s *recordings) ListRecordings(ctx context.Context, req *consolev1.ListReco
 	return &consolev1.ListRecordingsResponse{Recordings: descriptor.Each(list, encodeRecording), NextPageToken: next}, nil
 }
 
-func (s *recordings) ReadRecording(ctx context.Context, req *consolev1.ReadRecordingRequest) (*consolev1.ReadRecordingResponse, error) {
+func (s *recordingService) ReadRecording(ctx context.Context, req *consolev1.ReadRecordingRequest) (*consolev1.ReadRecordingResponse, error) {
 	r, data, next, err := s.Recordings.Read(ctx, call.By(ctx), req.GetId(), req.GetAfter())
 	if err != nil {
 		return nil, s.Fail(ctx, err)
@@ -49,7 +49,7 @@ func (s *recordings) ReadRecording(ctx context.Context, req *consolev1.ReadRecor
 	return &consolev1.ReadRecordingResponse{Recording: encodeRecording(r), Data: data, Next: next}, nil
 }
 
-func encodeRecording(r store.Recording) *consolev1.Recording {
+func encodeRecording(r recordings.Recording) *consolev1.Recording {
 	return &consolev1.Recording{
 		Id: r.ID, Cluster: r.Cluster, Namespace: r.Namespace, Pod: r.Pod, Container: r.Container, Verb: r.Verb, Subject: shownName(r.Subject), Request: r.Request,
 		BeginTime: descriptor.Stamp(r.Begin), EndTime: descriptor.Stamp(r.End), UpdateTime: descriptor.Stamp(r.Update), Bytes: r.Bytes, Incomplete: r.Incomplete,

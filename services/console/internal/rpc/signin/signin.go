@@ -59,7 +59,7 @@ func Mounts(d Deps) []server.Mount {
 			return consolev1connect.NewLendingServiceHandler(&lendings{d}, o...)
 		}),
 		server.RPC(consolev1connect.RecordingServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
-			return consolev1connect.NewRecordingServiceHandler(&recordings{d}, o...)
+			return consolev1connect.NewRecordingServiceHandler(&recordingService{d}, o...)
 		}),
 		server.RPC(consolev1connect.TokenServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
 			return consolev1connect.NewTokenServiceHandler(&tokens{d}, o...)

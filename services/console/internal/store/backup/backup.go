@@ -20,6 +20,7 @@ import (
 	"fairlead.dev/services/console/internal/pack"
 	"fairlead.dev/services/console/internal/store"
 	"fairlead.dev/services/console/internal/store/database"
+	"fairlead.dev/services/console/internal/store/shown"
 )
 
 // A backup is text that gzip has packed, one JSON value per line: what it is, then each table as its name and columns
@@ -105,7 +106,7 @@ func (w *writer) all(ctx context.Context, v database.View, now time.Time) error 
 		return err
 	}
 	for _, table := range tables {
-		if table == database.MigrationsTable || table == store.CurveTable { // the head names the migrations
+		if table == database.MigrationsTable || table == shown.CurveTable { // the head names the migrations
 			continue
 		}
 		if err := w.table(ctx, v, table); err != nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/audittrail"
 	"fairlead.dev/services/console/internal/store/backup"
 )
 
@@ -54,8 +55,8 @@ func putState(t *testing.T, s *store.Store) string {
 // begin delivers packedDigest to a service whose truth was read, and says so in the audit trail.
 func begin(t *testing.T, s *store.Store, uid string, read map[string][]byte) {
 	t.Helper()
-	event := store.AuditEvent{ID: packedID, Time: time.Now(), Actor: "user:ada", Action: "catalog.create", Event: []byte(packedState)}
-	if err := s.AppendAudit(t.Context(), []store.AuditEvent{event}); err != nil {
+	event := audittrail.Event{ID: packedID, Time: time.Now(), Actor: "user:ada", Action: "catalog.create", Event: []byte(packedState)}
+	if err := s.AppendAudit(t.Context(), []audittrail.Event{event}); err != nil {
 		t.Fatal(err)
 	}
 	begun := []store.Deployment{{Service: uid, Digest: packedDigest, State: []byte(packedState), DeliverTime: time.Now()}}
@@ -81,7 +82,7 @@ func sameStates(t *testing.T, s *store.Store, uid string) {
 		if err != nil || string(last[uid].State) != packedState || last[uid].Digest != packedDigest {
 			t.Errorf("the deployment is %v, %v", last, err)
 		}
-		trail, err := v.AuditAfter(ctx, store.AuditFilter{Action: "catalog.create"}, 0, 2)
+		trail, err := v.AuditAfter(ctx, audittrail.Filter{Action: "catalog.create"}, 0, 2)
 		if err != nil || len(trail) != 1 || trail[0].ID != packedID {
 			t.Errorf("the audit trail is %v, %v", trail, err)
 		}

@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/audittrail"
 	"fairlead.dev/services/console/internal/store/database"
 )
 
@@ -39,7 +40,7 @@ type Options struct {
 	Check func(Head) error
 	// Reason is why removals are held from then on, Audit and Events are added to what is restored.
 	Reason func(Head) string
-	Audit  func(Head) store.AuditEvent
+	Audit  func(Head) audittrail.Event
 	Events func(Head) []store.Event
 	// Progress is told how many rows there were so far.
 	Progress func(table string, rows int64)

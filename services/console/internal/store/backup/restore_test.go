@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/audittrail"
 	"fairlead.dev/services/console/internal/store/backup"
 	"fairlead.dev/services/console/internal/store/database"
 )
@@ -66,8 +67,8 @@ func restoring(from io.Reader) backup.Options {
 		From:   from,
 		Check:  func(backup.Head) error { return nil },
 		Reason: func(backup.Head) string { return "restored" },
-		Audit: func(backup.Head) store.AuditEvent {
-			return store.AuditEvent{ID: "a1", Actor: "console", Action: "database.restore", Event: []byte("{}")}
+		Audit: func(backup.Head) audittrail.Event {
+			return audittrail.Event{ID: "a1", Actor: "console", Action: "database.restore", Event: []byte("{}")}
 		},
 		Events: func(backup.Head) []store.Event {
 			return []store.Event{{ID: "e1", Type: "catalog.restored", Event: []byte("{}")}}

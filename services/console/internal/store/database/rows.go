@@ -177,6 +177,10 @@ func FromMicros(us int64) time.Time {
 	return time.UnixMicro(us).UTC()
 }
 
+// WithoutNUL makes an id of a caller one that any database takes: PostgreSQL refuses a NUL in a text, and no id has
+// either of the two.
+func WithoutNUL(id string) string { return strings.ReplaceAll(id, "\x00", "?") }
+
 // NewID is a random name of 130 bits.
 func NewID() string {
 	return strings.ToLower(rand.Text())

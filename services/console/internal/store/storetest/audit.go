@@ -9,18 +9,19 @@ import (
 	"time"
 
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/audittrail"
 )
 
 var auditBegan = time.Now().UTC().Truncate(time.Microsecond).Add(-time.Hour) //nolint:gochecknoglobals // one moment, for all events
 
-func event(i int, actor, cluster, action string) store.AuditEvent {
-	return store.AuditEvent{
+func event(i int, actor, cluster, action string) audittrail.Event {
+	return audittrail.Event{
 		ID: fmt.Sprintf("%016d", i), Time: auditBegan.Add(time.Duration(i) * time.Second),
 		Actor: actor, Cluster: cluster, Action: action, Event: fmt.Appendf(nil, `{"n":%d}`, i),
 	}
 }
 
-func appendAudit(t *testing.T, s *store.Store, events ...store.AuditEvent) {
+func appendAudit(t *testing.T, s *store.Store, events ...audittrail.Event) {
 	t.Helper()
 	if err := s.AppendAudit(t.Context(), events); err != nil {
 		t.Fatal(err)
@@ -28,16 +29,16 @@ func appendAudit(t *testing.T, s *store.Store, events ...store.AuditEvent) {
 }
 
 // list returns the ids of all events that a filter lets through, read page by page.
-func auditIDs(t *testing.T, s *store.Store, f store.AuditFilter) (ids []string) {
+func auditIDs(t *testing.T, s *store.Store, f audittrail.Filter) (ids []string) {
 	t.Helper()
-	for at := (store.AuditPlace{}); ; {
-		page := read(t, s, func(ctx context.Context, v store.View) ([]store.AuditEvent, error) { return v.Audit(ctx, f, at, 2) })
+	for at := (audittrail.Place{}); ; {
+		page := read(t, s, func(ctx context.Context, v store.View) ([]audittrail.Event, error) { return v.Audit(ctx, f, at, 2) })
 		if len(page) == 0 {
 			return ids
 		}
 		for _, e := range page {
 			ids = append(ids, e.ID)
-			at = store.AuditPlace{Time: e.Time, Seq: e.Seq}
+			at = audittrail.Place{Time: e.Time, Seq: e.Seq}
 		}
 	}
 }
@@ -53,16 +54,16 @@ func testAudit(t *testing.T, open Open) {
 	)
 	appendAudit(t, s, late) // came later, happened earlier
 	for name, tc := range map[string]struct {
-		filter store.AuditFilter
+		filter audittrail.Filter
 		want   []int
 	}{
-		"all, newest first": {store.AuditFilter{}, []int{4, 13, 3, 2, 1}},
-		"actors":            {store.AuditFilter{Actors: []string{"user:ada", "agent:ada"}}, []int{4, 3, 1}},
-		"cluster":           {store.AuditFilter{Cluster: "edge-1"}, []int{4, 2, 1}},
-		"action":            {store.AuditFilter{Action: "tunnel.request"}, []int{4, 2, 1}},
-		"since":             {store.AuditFilter{Since: auditBegan.Add(3 * time.Second)}, []int{4, 13, 3}},
-		"together":          {store.AuditFilter{Cluster: "edge-1", Action: "tunnel.request", Actors: []string{"user:bob"}}, []int{2}},
-		"none":              {store.AuditFilter{Actors: []string{"user:' OR 1=1 --"}}, nil},
+		"all, newest first": {audittrail.Filter{}, []int{4, 13, 3, 2, 1}},
+		"actors":            {audittrail.Filter{Actors: []string{"user:ada", "agent:ada"}}, []int{4, 3, 1}},
+		"cluster":           {audittrail.Filter{Cluster: "edge-1"}, []int{4, 2, 1}},
+		"action":            {audittrail.Filter{Action: "tunnel.request"}, []int{4, 2, 1}},
+		"since":             {audittrail.Filter{Since: auditBegan.Add(3 * time.Second)}, []int{4, 13, 3}},
+		"together":          {audittrail.Filter{Cluster: "edge-1", Action: "tunnel.request", Actors: []string{"user:bob"}}, []int{2}},
+		"none":              {audittrail.Filter{Actors: []string{"user:' OR 1=1 --"}}, nil},
 	} {
 		var want []string
 		for _, i := range tc.want {
@@ -72,8 +73,8 @@ func testAudit(t *testing.T, open Open) {
 			t.Errorf("%s: got %v, want %v", name, got, want)
 		}
 	}
-	got := read(t, s, func(ctx context.Context, v store.View) ([]store.AuditEvent, error) {
-		return v.Audit(ctx, store.AuditFilter{Actors: []string{"user:bob"}}, store.AuditPlace{}, 1)
+	got := read(t, s, func(ctx context.Context, v store.View) ([]audittrail.Event, error) {
+		return v.Audit(ctx, audittrail.Filter{Actors: []string{"user:bob"}}, audittrail.Place{}, 1)
 	})
 	if len(got) != 1 || string(got[0].Event) != `{"n":2}` || !got[0].Time.Equal(auditBegan.Add(2*time.Second)) {
 		t.Errorf("got %+v", got)
@@ -87,8 +88,8 @@ func testAuditKeeps(t *testing.T, open Open) {
 	forged := first
 	forged.Actor, forged.Event = "user:eve", []byte(`{"n":666}`)
 	appendAudit(t, s, forged, event(2, "user:ada", "", "x"))
-	got := read(t, s, func(ctx context.Context, v store.View) ([]store.AuditEvent, error) {
-		return v.AuditAfter(ctx, store.AuditFilter{}, 0, 10)
+	got := read(t, s, func(ctx context.Context, v store.View) ([]audittrail.Event, error) {
+		return v.AuditAfter(ctx, audittrail.Filter{}, 0, 10)
 	})
 	if len(got) != 2 || got[0].Actor != "user:ada" || string(got[0].Event) != `{"n":1}` {
 		t.Fatalf("got %+v", got)
@@ -105,7 +106,7 @@ func testAuditKeeps(t *testing.T, open Open) {
 	old.Time = time.Now().AddDate(0, 0, -91)
 	appendAudit(t, s, old)
 	appendAudit(t, s, event(4, "user:ada", "", "x"))
-	if ids := auditIDs(t, s, store.AuditFilter{}); len(ids) != 3 || slices.Contains(ids, old.ID) {
+	if ids := auditIDs(t, s, audittrail.Filter{}); len(ids) != 3 || slices.Contains(ids, old.ID) {
 		t.Errorf("left are %v", ids)
 	}
 }
@@ -119,7 +120,7 @@ func testAuditFollower(t *testing.T, open Open) {
 	for w := range writers {
 		running.Go(func() {
 			for i := range each {
-				events := []store.AuditEvent{event(w*1000+2*i, "user:ada", "", "x"), event(w*1000+2*i+1, "user:ada", "", "x")}
+				events := []audittrail.Event{event(w*1000+2*i, "user:ada", "", "x"), event(w*1000+2*i+1, "user:ada", "", "x")}
 				if _, err := answered(func() error { return stores[w%2].AppendAudit(t.Context(), events) }); err != nil {
 					t.Error(err)
 					return
@@ -133,8 +134,8 @@ func testAuditFollower(t *testing.T, open Open) {
 		if time.Now().After(deadline) || t.Failed() {
 			t.Fatalf("followed %d of %d events", len(seen), writers*each*2)
 		}
-		list := read(t, stores[0], func(ctx context.Context, v store.View) ([]store.AuditEvent, error) {
-			return v.AuditAfter(ctx, store.AuditFilter{}, at, 7)
+		list := read(t, stores[0], func(ctx context.Context, v store.View) ([]audittrail.Event, error) {
+			return v.AuditAfter(ctx, audittrail.Filter{}, at, 7)
 		})
 		for _, e := range list {
 			if e.Seq <= at || seen[e.ID] {

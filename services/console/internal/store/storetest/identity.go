@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/audittrail"
 	"fairlead.dev/services/console/internal/store/login"
 )
 
@@ -193,7 +194,7 @@ func testLogins(t *testing.T, open Open) {
 
 func testAuditVolume(t *testing.T, open Open) {
 	var trims []int64
-	s := open(store.Options{AuditBytes: 20_000, AuditTrimmed: func(now time.Time, dropped int64) store.AuditEvent {
+	s := open(store.Options{AuditBytes: 20_000, AuditTrimmed: func(now time.Time, dropped int64) audittrail.Event {
 		trims = append(trims, dropped)
 		e := event(900_000+len(trims), "service:console", "", "audit.trimmed")
 		e.Time = now
@@ -203,7 +204,7 @@ func testAuditVolume(t *testing.T, open Open) {
 		return read(t, s, func(ctx context.Context, v store.View) (int64, error) { return v.AuditVolume(ctx) })
 	}
 	const each = 256 + 7 // {"n":1}
-	old := func(i int) store.AuditEvent {
+	old := func(i int) audittrail.Event {
 		e := event(i, "user:ada", "", "x")
 		e.Time, e.Event = time.Now().AddDate(0, 0, -8).Add(time.Duration(i)*time.Second), []byte(`{"n":1}`)
 		return e
@@ -216,7 +217,7 @@ func testAuditVolume(t *testing.T, open Open) {
 	for i := 3; i <= 200; i++ {
 		appendAudit(t, s, old(i))
 	}
-	left := auditIDs(t, s, store.AuditFilter{Action: "x"})
+	left := auditIDs(t, s, audittrail.Filter{Action: "x"})
 	if got := volume(); got > 20_000+2*each || len(left) == 0 || left[0] != fmt.Sprintf("%016d", 200) || len(trims) == 0 {
 		t.Errorf("%d bytes, %d events are left, newest %v, trimmed %v", got, len(left), left[:min(len(left), 1)], trims)
 	}
@@ -224,14 +225,14 @@ func testAuditVolume(t *testing.T, open Open) {
 	for _, n := range trims {
 		gone += n
 	}
-	if told := auditIDs(t, s, store.AuditFilter{Action: "audit.trimmed"}); gone+int64(len(left)) != 200 || len(told) != len(trims) {
+	if told := auditIDs(t, s, audittrail.Filter{Action: "audit.trimmed"}); gone+int64(len(left)) != 200 || len(told) != len(trims) {
 		t.Errorf("%d went by %d trims, of which %d were told; %d are left", gone, len(trims), len(told), len(left))
 	}
 	// An event that is younger than a week stays, whatever it takes.
 	for i := 1000; i < 1100; i++ {
 		appendAudit(t, s, event(i, "user:ada", "", "young"))
 	}
-	if young := auditIDs(t, s, store.AuditFilter{Action: "young"}); len(young) != 100 {
+	if young := auditIDs(t, s, audittrail.Filter{Action: "young"}); len(young) != 100 {
 		t.Errorf("%d of 100 young events are left", len(young))
 	}
 }

@@ -1,4 +1,5 @@
-package store
+// Package audittrail keeps the audit trail. The views and the store of package store have it.
+package audittrail
 
 import (
 	"context"
@@ -9,6 +10,22 @@ import (
 
 	"fairlead.dev/services/console/internal/store/database"
 )
+
+// View reads at one moment.
+type View struct{ database.View }
+
+// Store writes by itself.
+type Store struct {
+	*database.DB
+	most    int64
+	trimmed func(now time.Time, dropped int64) Event
+}
+
+// New keeps about as many bytes as most; 0: no bound. trimmed makes the event which says that so many of the oldest went
+// therefore; nil: there is none.
+func New(db *database.DB, most int64, trimmed func(now time.Time, dropped int64) Event) Store {
+	return Store{db, most, trimmed}
+}
 
 const (
 	// auditKeep is how long audit events are kept where there is room.
@@ -21,10 +38,12 @@ const (
 	auditTrims = 10
 	// auditSize is about what an event takes with its indexes, in bytes.
 	auditSize = "LENGTH(event) + 256"
+	// Recount makes the volume that of the events that are there.
+	Recount = "UPDATE audit_volume SET bytes = (SELECT COALESCE(SUM(" + auditSize + "), 0) FROM audit)"
 )
 
-// AuditEvent is one event of the audit trail.
-type AuditEvent struct {
+// Event is one event of the audit trail.
+type Event struct {
 	// Seq is the order in which events became visible. Filled in by the store.
 	Seq  int64
 	ID   string
@@ -37,8 +56,8 @@ type AuditEvent struct {
 	Event []byte
 }
 
-// AuditFilter chooses events: all that is set must hold.
-type AuditFilter struct {
+// Filter chooses events: all that is set must hold.
+type Filter struct {
 	// Actors are the subjects that may have done it.
 	Actors  []string
 	Cluster string
@@ -47,92 +66,85 @@ type AuditFilter struct {
 	Since  time.Time
 }
 
-// AuditPlace is a place in the order of times, for pages.
-type AuditPlace struct {
+// Place is a place in the order of times, for pages.
+type Place struct {
 	Time time.Time
 	Seq  int64
 }
 
 // AppendAudit adds events, but for those whose id is there. Once it returned nil they survive kill -9.
-func (s *Store) AppendAudit(ctx context.Context, events []AuditEvent) error {
+func (s Store) AppendAudit(ctx context.Context, events []Event) error {
 	return s.Transact(ctx, func(ctx context.Context, tx database.Tx) error {
-		t := s.txOver(tx)
-		if err := t.insertAudit(ctx, events); err != nil {
+		if err := Insert(ctx, tx, events); err != nil {
 			return err
 		}
-		return t.trimAudit(ctx)
+		return s.trim(ctx, tx)
 	})
 }
 
-// Audit adds events with what else is written: they are there if that is. Events are inserted together at the end of
-// the write: a thousand services are a thousand events.
-func (t *Tx) Audit(_ context.Context, events ...AuditEvent) error {
-	t.events = append(t.events, events...)
-	return nil
-}
-
-func (t *Tx) insertAudit(ctx context.Context, events []AuditEvent) error {
+// Insert adds events, but for those whose id is there.
+func Insert(ctx context.Context, tx database.Tx, events []Event) error {
 	if len(events) == 0 {
 		return nil
 	}
 	// Until the commit: numbers are then visible in their order, and who read up to one has all before it.
-	if err := t.tx.Lock(ctx, t.tx.Dialect.LockAudit); err != nil {
+	if err := tx.Lock(ctx, tx.Dialect.LockAudit); err != nil {
 		return err
 	}
-	end, err := t.AuditEnd(ctx)
+	end, err := View{tx.View()}.AuditEnd(ctx)
 	if err != nil {
 		return fmt.Errorf("read audit: %w", err)
 	}
-	err = database.Insert(ctx, t.tx, "INSERT INTO audit (id, time, actor, cluster, action, event) VALUES ON CONFLICT (id) DO NOTHING", events, func(e AuditEvent) []any {
-		return []any{t.tx.Dialect.Short(e.ID), database.Micros(e.Time), e.Actor, e.Cluster, e.Action, t.tx.Dialect.Text(e.Event)}
+	err = database.Insert(ctx, tx, "INSERT INTO audit (id, time, actor, cluster, action, event) VALUES ON CONFLICT (id) DO NOTHING", events, func(e Event) []any {
+		return []any{tx.Dialect.Short(e.ID), database.Micros(e.Time), e.Actor, e.Cluster, e.Action, tx.Dialect.Text(e.Event)}
 	})
 	if err != nil {
 		return fmt.Errorf("insert audit events: %w", err)
 	}
-	_, err = t.tx.ExecContext(ctx, "UPDATE audit_volume SET bytes = bytes + (SELECT COALESCE(SUM("+auditSize+"), 0) FROM audit WHERE seq > $1)", end)
+	_, err = tx.ExecContext(ctx, "UPDATE audit_volume SET bytes = bytes + (SELECT COALESCE(SUM("+auditSize+"), 0) FROM audit WHERE seq > $1)", end)
 	if err != nil {
 		return fmt.Errorf("count audit events: %w", err)
 	}
 	return nil
 }
 
-// trimAudit removes what is too old, and the oldest if there is too much.
-func (t *Tx) trimAudit(ctx context.Context) error {
-	if _, err := t.dropAudit(ctx, t.tx.Now.Add(-auditKeep), auditTrim); err != nil {
+// trim removes what is too old, and the oldest if there is too much.
+func (s Store) trim(ctx context.Context, tx database.Tx) error {
+	if _, err := drop(ctx, tx, tx.Now.Add(-auditKeep), auditTrim); err != nil {
 		return err
 	}
-	most := t.store.auditBytes
-	if most <= 0 {
+	if s.most <= 0 {
 		return nil
 	}
-	volume, err := t.AuditVolume(ctx)
-	if err != nil || volume <= most {
+	v := View{tx.View()}
+	volume, err := v.AuditVolume(ctx)
+	if err != nil || volume <= s.most {
 		return err
 	}
 	// Somewhat more than is needed, so that not each batch does it, nor leaves an event about it.
 	var dropped int64
 	for range auditTrims {
-		n, err := t.dropAudit(ctx, t.tx.Now.Add(-auditLeast), auditTrim)
+		n, err := drop(ctx, tx, tx.Now.Add(-auditLeast), auditTrim)
 		if err != nil {
 			return err
 		}
 		dropped += n
-		if volume, err = t.AuditVolume(ctx); err != nil {
+		if volume, err = v.AuditVolume(ctx); err != nil {
 			return err
 		}
-		if n < auditTrim || volume <= most-most/50 {
+		if n < auditTrim || volume <= s.most-s.most/50 {
 			break
 		}
 	}
-	if dropped == 0 || t.store.auditTrimmed == nil {
+	if dropped == 0 || s.trimmed == nil {
 		return nil
 	}
-	return t.insertAudit(ctx, []AuditEvent{t.store.auditTrimmed(t.tx.Now, dropped)})
+	return Insert(ctx, tx, []Event{s.trimmed(tx.Now, dropped)})
 }
 
-// dropAudit removes events that are older than a moment, the oldest first.
-func (t *Tx) dropAudit(ctx context.Context, before time.Time, most int) (dropped int64, err error) {
-	rows, err := t.db.QueryContext(ctx, "DELETE FROM audit WHERE seq IN (SELECT seq FROM audit WHERE time < $1 ORDER BY time, seq LIMIT $2) RETURNING "+auditSize, database.Micros(before), most)
+// drop removes events that are older than a moment, the oldest first.
+func drop(ctx context.Context, tx database.Tx, before time.Time, most int) (dropped int64, err error) {
+	rows, err := tx.QueryContext(ctx, "DELETE FROM audit WHERE seq IN (SELECT seq FROM audit WHERE time < $1 ORDER BY time, seq LIMIT $2) RETURNING "+auditSize, database.Micros(before), most)
 	sizes, err := database.Collect(rows, err, func(rows *sql.Rows) (n int64, err error) {
 		err = rows.Scan(&n)
 		return n, err
@@ -147,7 +159,7 @@ func (t *Tx) dropAudit(ctx context.Context, before time.Time, most int) (dropped
 	for _, n := range sizes {
 		bytes += n
 	}
-	if _, err := t.tx.ExecContext(ctx, "UPDATE audit_volume SET bytes = bytes - $1", bytes); err != nil {
+	if _, err := tx.ExecContext(ctx, "UPDATE audit_volume SET bytes = bytes - $1", bytes); err != nil {
 		return 0, fmt.Errorf("trim audit: %w", err)
 	}
 	return int64(len(sizes)), nil
@@ -155,20 +167,20 @@ func (t *Tx) dropAudit(ctx context.Context, before time.Time, most int) (dropped
 
 // AuditVolume is about how many bytes the trail takes in the database.
 func (v View) AuditVolume(ctx context.Context) (bytes int64, err error) {
-	err = v.db.QueryRowContext(ctx, "SELECT bytes FROM audit_volume").Scan(&bytes)
+	err = v.QueryRowContext(ctx, "SELECT bytes FROM audit_volume").Scan(&bytes)
 	return bytes, err
 }
 
 // AuditEnd is the number of the last event; 0: there was none.
 func (v View) AuditEnd(ctx context.Context) (seq int64, err error) {
-	err = v.db.QueryRowContext(ctx, "SELECT COALESCE(MAX(seq), 0) FROM audit").Scan(&seq)
+	err = v.QueryRowContext(ctx, "SELECT COALESCE(MAX(seq), 0) FROM audit").Scan(&seq)
 	return seq, err
 }
 
 // Audit returns up to limit events before a place (zero: all), the newest first.
-func (v View) Audit(ctx context.Context, f AuditFilter, before AuditPlace, limit int) ([]AuditEvent, error) {
+func (v View) Audit(ctx context.Context, f Filter, before Place, limit int) ([]Event, error) {
 	where, args := f.where()
-	if before != (AuditPlace{}) {
+	if before != (Place{}) {
 		args = append(args, database.Micros(before.Time), before.Seq)
 		where = append(where, fmt.Sprintf("(time, seq) < ($%d, $%d)", len(args)-1, len(args)))
 	}
@@ -176,14 +188,14 @@ func (v View) Audit(ctx context.Context, f AuditFilter, before AuditPlace, limit
 }
 
 // AuditAfter returns up to limit events behind a number, in the order of numbers.
-func (v View) AuditAfter(ctx context.Context, f AuditFilter, seq int64, limit int) ([]AuditEvent, error) {
+func (v View) AuditAfter(ctx context.Context, f Filter, seq int64, limit int) ([]Event, error) {
 	where, args := f.where()
 	args = append(args, seq)
 	where = append([]string{fmt.Sprintf("seq > $%d", len(args))}, where...)
 	return v.audit(ctx, where, args, "seq", limit)
 }
 
-func (f AuditFilter) where() (where []string, args []any) {
+func (f Filter) where() (where []string, args []any) {
 	add := func(clause string, values ...any) {
 		for _, value := range values {
 			args = append(args, value)
@@ -212,15 +224,15 @@ func (f AuditFilter) where() (where []string, args []any) {
 	return where, args
 }
 
-func (v View) audit(ctx context.Context, where []string, args []any, order string, limit int) ([]AuditEvent, error) {
+func (v View) audit(ctx context.Context, where []string, args []any, order string, limit int) ([]Event, error) {
 	query := "SELECT seq, id, time, actor, cluster, action, event FROM audit"
 	if len(where) > 0 {
 		query += " WHERE " + strings.Join(where, " AND ")
 	}
 	query += fmt.Sprintf(" ORDER BY %s LIMIT %d", order, limit)
-	rows, err := v.db.QueryContext(ctx, query, args...)
-	return database.Collect(rows, err, func(rows *sql.Rows) (AuditEvent, error) {
-		var e AuditEvent
+	rows, err := v.QueryContext(ctx, query, args...)
+	return database.Collect(rows, err, func(rows *sql.Rows) (Event, error) {
+		var e Event
 		var at int64
 		err := rows.Scan(&e.Seq, database.UnpackInto(&e.ID), &at, &e.Actor, &e.Cluster, &e.Action, database.UnpackInto(&e.Event))
 		e.Time = database.FromMicros(at)

@@ -1,4 +1,5 @@
-package store
+// Package recordings keeps what was shown of shells in pods. The views and the store of package store have these.
+package recordings
 
 import (
 	"cmp"
@@ -12,8 +13,15 @@ import (
 	"strings"
 	"time"
 
+	"fairlead.dev/services/console/internal/store/audittrail"
 	"fairlead.dev/services/console/internal/store/database"
 )
+
+// View reads at one moment.
+type View struct{ database.View }
+
+// Store writes by itself.
+type Store struct{ *database.DB }
 
 // Recording is what somebody saw of a shell in a pod, without what that was.
 type Recording struct {
@@ -55,8 +63,8 @@ var (
 	ErrAllFull = errors.New("there is no room for recordings")
 )
 
-// RecordingBounds bound recordings, in bytes before they were sealed.
-type RecordingBounds struct {
+// Bounds bound recordings, in bytes before they were sealed.
+type Bounds struct {
 	// One is of one recording, Person of the young ones of one person, All of all.
 	One, Person, All int64
 	// Young is when the oldest young one began, to the day: recordings of that day and later ones are not removed for
@@ -94,22 +102,22 @@ func scanRecording(row database.Row) (r Recording, err error) {
 	return r, json.Unmarshal([]byte(data), &r.RecordingData)
 }
 
-// Recording returns a recording, or ErrNotFound.
+// Recording returns a recording, or database.ErrNotFound.
 func (v View) Recording(ctx context.Context, id string) (Recording, error) {
-	return scanRecording(v.db.QueryRowContext(ctx, "SELECT "+recordingColumns+" FROM recordings WHERE id = $1", withoutNUL(id)))
+	return scanRecording(v.QueryRowContext(ctx, "SELECT "+recordingColumns+" FROM recordings WHERE id = $1", database.WithoutNUL(id)))
 }
 
 // Recordings returns up to limit recordings before an id (empty: the newest ones), the newest first. A cluster and a
 // subject that are not empty choose.
 func (v View) Recordings(ctx context.Context, cluster, subject, before string, limit int) ([]Recording, error) {
-	rows, err := v.db.QueryContext(ctx, "SELECT "+recordingColumns+" FROM recordings WHERE (CAST($1 AS TEXT) = '' OR id < CAST($1 AS TEXT))"+
+	rows, err := v.QueryContext(ctx, "SELECT "+recordingColumns+" FROM recordings WHERE (CAST($1 AS TEXT) = '' OR id < CAST($1 AS TEXT))"+
 		" AND (CAST($2 AS TEXT) = '' OR cluster = CAST($2 AS TEXT)) AND (CAST($3 AS TEXT) = '' OR subject = CAST($3 AS TEXT)) ORDER BY id DESC LIMIT $4", before, cluster, subject, limit)
 	return database.Collect(rows, err, func(rows *sql.Rows) (Recording, error) { return scanRecording(rows) })
 }
 
 // Pieces returns up to limit pieces of a recording behind a sequence, in order.
 func (v View) Pieces(ctx context.Context, id string, after int64, limit int) ([]Piece, error) {
-	rows, err := v.db.QueryContext(ctx, "SELECT seq, data FROM recording_pieces WHERE recording_id = $1 AND seq > $2 ORDER BY seq LIMIT $3", id, after, limit)
+	rows, err := v.QueryContext(ctx, "SELECT seq, data FROM recording_pieces WHERE recording_id = $1 AND seq > $2 ORDER BY seq LIMIT $3", id, after, limit)
 	return database.Collect(rows, err, func(rows *sql.Rows) (p Piece, err error) {
 		err = rows.Scan(&p.Sequence, &p.Data)
 		return p, err
@@ -118,13 +126,13 @@ func (v View) Pieces(ctx context.Context, id string, after int64, limit int) ([]
 
 // BeginRecording makes an empty recording; one that is there stays as it is. ErrPersonFull and ErrAllFull when there is
 // no room for another one.
-func (s *Store) BeginRecording(ctx context.Context, r Recording, bounds RecordingBounds) error {
+func (s Store) BeginRecording(ctx context.Context, r Recording, bounds Bounds) error {
 	data, err := json.Marshal(r.RecordingData)
 	if err != nil {
 		return fmt.Errorf("encode recording: %w", err)
 	}
 	return s.TransactLane(ctx, func(ctx context.Context, tx database.Tx) error {
-		usage := recordingUsage{View: viewOver(tx.View()), bounds: bounds}
+		usage := recordingUsage{View: View{tx.View()}, bounds: bounds}
 		if err := usage.room(ctx, r, 1); err != nil {
 			return err
 		}
@@ -138,9 +146,9 @@ func (s *Store) BeginRecording(ctx context.Context, r Recording, bounds Recordin
 }
 
 // AppendRecordings adds pieces in one transaction, durably; one that is there is passed over. refused has an error for
-// each piece, or nil: ErrNotFound when there is no such recording, ErrFull, ErrPersonFull or ErrAllFull when there is
+// each piece, or nil: database.ErrNotFound when there is no such recording, ErrFull, ErrPersonFull or ErrAllFull when there is
 // no room for it.
-func (s *Store) AppendRecordings(ctx context.Context, pieces []RecordingPiece, bounds RecordingBounds) (refused []error, err error) {
+func (s Store) AppendRecordings(ctx context.Context, pieces []RecordingPiece, bounds Bounds) (refused []error, err error) {
 	// Consoles that write the same recordings lock their rows in one order.
 	order := make([]int, len(pieces))
 	for i := range order {
@@ -149,11 +157,11 @@ func (s *Store) AppendRecordings(ctx context.Context, pieces []RecordingPiece, b
 	slices.SortStableFunc(order, func(a, b int) int { return strings.Compare(pieces[a].ID, pieces[b].ID) })
 	err = s.TransactLane(ctx, func(ctx context.Context, tx database.Tx) error {
 		refused = make([]error, len(pieces))
-		usage := recordingUsage{View: viewOver(tx.View()), bounds: bounds}
+		usage := recordingUsage{View: View{tx.View()}, bounds: bounds}
 		for _, i := range order {
 			err := usage.append(ctx, tx, pieces[i], s.Clock())
 			switch {
-			case errors.Is(err, ErrNotFound), errors.Is(err, ErrFull), errors.Is(err, ErrPersonFull), errors.Is(err, ErrAllFull):
+			case errors.Is(err, database.ErrNotFound), errors.Is(err, ErrFull), errors.Is(err, ErrPersonFull), errors.Is(err, ErrAllFull):
 				refused[i] = err
 			case err != nil:
 				return fmt.Errorf("append to recording: %w", err)
@@ -167,7 +175,7 @@ func (s *Store) AppendRecordings(ctx context.Context, pieces []RecordingPiece, b
 // recordingUsage is what recordings take as a transaction sees and changes it.
 type recordingUsage struct {
 	View
-	bounds RecordingBounds
+	bounds Bounds
 
 	known   map[string]int64   // the bytes of a subject's young recordings; the empty one: all
 	changes map[usageKey]int64 // changes that are not in the database yet
@@ -179,7 +187,7 @@ type usageKey struct {
 }
 
 // young tells whether a recording is not removed for room.
-func (b RecordingBounds) young(r Recording) bool { return dayOf(r.Begin) >= dayOf(b.Young) }
+func (b Bounds) young(r Recording) bool { return dayOf(r.Begin) >= dayOf(b.Young) }
 
 // room refuses bytes of a recording that have none.
 func (u *recordingUsage) room(ctx context.Context, r Recording, bytes int64) error {
@@ -194,7 +202,7 @@ func (u *recordingUsage) room(ctx context.Context, r Recording, bytes int64) err
 		}
 		held, known := u.known[of.subject]
 		if !known {
-			err := u.db.QueryRowContext(ctx, "SELECT CAST(COALESCE(SUM(bytes), 0) AS BIGINT) FROM recording_usage WHERE subject = $1 AND day >= $2", of.subject, of.day).Scan(&held)
+			err := u.QueryRowContext(ctx, "SELECT CAST(COALESCE(SUM(bytes), 0) AS BIGINT) FROM recording_usage WHERE subject = $1 AND day >= $2", of.subject, of.day).Scan(&held)
 			if err != nil {
 				return fmt.Errorf("measure recordings: %w", err)
 			}
@@ -244,7 +252,7 @@ func (u *recordingUsage) flush(ctx context.Context, tx database.Tx) error {
 func (u *recordingUsage) append(ctx context.Context, tx database.Tx, p RecordingPiece, now time.Time) error {
 	// The write that changes nothing locks the row: without it another console could remove the recording between the
 	// read and the piece, which would be of none and be counted for good.
-	r, err := scanRecording(tx.QueryRowContext(ctx, "UPDATE recordings SET bytes = bytes WHERE id = $1 RETURNING "+recordingColumns, withoutNUL(p.ID)))
+	r, err := scanRecording(tx.QueryRowContext(ctx, "UPDATE recordings SET bytes = bytes WHERE id = $1 RETURNING "+recordingColumns, database.WithoutNUL(p.ID)))
 	if err != nil {
 		return err
 	}
@@ -285,27 +293,27 @@ const over = "(end_time > 0 OR update_time < $1)"
 // than a number of bytes: of the person whose recordings that are not young take the most, the oldest one first. A
 // recording that goes on is not removed. event makes the entry in the audit trail of one that is removed for room.
 // removed counts the removed recordings.
-func (s *Store) TrimRecordings(ctx context.Context, before time.Time, most int64, bounds RecordingBounds,
-	event func(now time.Time, r Recording) AuditEvent,
+func (s Store) TrimRecordings(ctx context.Context, before time.Time, most int64, bounds Bounds,
+	event func(now time.Time, r Recording) audittrail.Event,
 ) (removed int, err error) {
 	for {
 		again, gone := false, false
 		err = s.TransactLane(ctx, func(ctx context.Context, tx database.Tx) error {
-			v := viewOver(tx.View())
+			v := View{tx.View()}
 			r, err := scanRecording(tx.QueryRowContext(ctx, "SELECT "+recordingColumns+" FROM recordings WHERE "+over+" AND begin_time < $2 ORDER BY begin_time LIMIT 1",
 				database.Micros(bounds.Idle), database.Micros(before)))
-			forRoom := errors.Is(err, ErrNotFound)
+			forRoom := errors.Is(err, database.ErrNotFound)
 			if forRoom {
 				r, err = v.surplus(ctx, most, bounds)
 			}
-			if errors.Is(err, ErrNotFound) {
+			if errors.Is(err, database.ErrNotFound) {
 				return nil
 			}
 			if err != nil {
 				return fmt.Errorf("find a recording to remove: %w", err)
 			}
 			again = true
-			gone, err = s.removeRecording(ctx, tx, r, forRoom, event)
+			gone, err = removeRecording(ctx, tx, r, forRoom, event)
 			return err
 		})
 		if err != nil || !again {
@@ -317,13 +325,13 @@ func (s *Store) TrimRecordings(ctx context.Context, before time.Time, most int64
 	}
 }
 
-// surplus is the recording that goes next while all have more than a number of bytes, or ErrNotFound.
-func (v View) surplus(ctx context.Context, most int64, bounds RecordingBounds) (Recording, error) {
+// surplus is the recording that goes next while all have more than a number of bytes, or database.ErrNotFound.
+func (v View) surplus(ctx context.Context, most int64, bounds Bounds) (Recording, error) {
 	var total int64
-	if err := v.db.QueryRowContext(ctx, "SELECT CAST(COALESCE(SUM(bytes), 0) AS BIGINT) FROM recording_usage WHERE subject = '' AND day = 0").Scan(&total); err != nil || total <= most {
-		return Recording{}, cmp.Or(err, ErrNotFound)
+	if err := v.QueryRowContext(ctx, "SELECT CAST(COALESCE(SUM(bytes), 0) AS BIGINT) FROM recording_usage WHERE subject = '' AND day = 0").Scan(&total); err != nil || total <= most {
+		return Recording{}, cmp.Or(err, database.ErrNotFound)
 	}
-	rows, err := v.db.QueryContext(ctx, "SELECT subject FROM recording_usage WHERE subject <> '' AND day < $1 AND bytes > 0 GROUP BY subject ORDER BY SUM(bytes) DESC, subject", dayOf(bounds.Young))
+	rows, err := v.QueryContext(ctx, "SELECT subject FROM recording_usage WHERE subject <> '' AND day < $1 AND bytes > 0 GROUP BY subject ORDER BY SUM(bytes) DESC, subject", dayOf(bounds.Young))
 	subjects, err := database.Collect(rows, err, func(rows *sql.Rows) (subject string, err error) {
 		err = rows.Scan(&subject)
 		return subject, err
@@ -332,18 +340,18 @@ func (v View) surplus(ctx context.Context, most int64, bounds RecordingBounds) (
 		return Recording{}, err
 	}
 	for _, subject := range subjects {
-		r, err := scanRecording(v.db.QueryRowContext(ctx, "SELECT "+recordingColumns+" FROM recordings WHERE "+over+" AND subject = $2 AND begin_time < $3 AND bytes > 0 ORDER BY begin_time LIMIT 1",
+		r, err := scanRecording(v.QueryRowContext(ctx, "SELECT "+recordingColumns+" FROM recordings WHERE "+over+" AND subject = $2 AND begin_time < $3 AND bytes > 0 ORDER BY begin_time LIMIT 1",
 			database.Micros(bounds.Idle), subject, dayOf(bounds.Young)*dayMicros))
-		if !errors.Is(err, ErrNotFound) {
+		if !errors.Is(err, database.ErrNotFound) {
 			return r, err
 		}
 	}
-	return Recording{}, ErrNotFound
+	return Recording{}, database.ErrNotFound
 }
 
 // removeRecording returns false if another console has removed the recording since it was read.
-func (s *Store) removeRecording(ctx context.Context, tx database.Tx, r Recording, forRoom bool,
-	event func(time.Time, Recording) AuditEvent,
+func removeRecording(ctx context.Context, tx database.Tx, r Recording, forRoom bool,
+	event func(time.Time, Recording) audittrail.Event,
 ) (removed bool, err error) {
 	// The recording goes before its pieces: its row is what consoles wait for, and it may have grown since it was read.
 	err = tx.QueryRowContext(ctx, "DELETE FROM recordings WHERE id = $1 RETURNING bytes", r.ID).Scan(&r.Bytes)
@@ -356,8 +364,7 @@ func (s *Store) removeRecording(ctx context.Context, tx database.Tx, r Recording
 	if err != nil {
 		return false, fmt.Errorf("remove recording: %w", err)
 	}
-	t := s.txOver(tx)
-	usage := recordingUsage{View: t.View}
+	usage := recordingUsage{View: View{tx.View()}}
 	usage.add(r, -r.Bytes)
 	if err := usage.flush(ctx, tx); err != nil {
 		return false, err
@@ -368,5 +375,5 @@ func (s *Store) removeRecording(ctx context.Context, tx database.Tx, r Recording
 	if !forRoom {
 		return true, nil
 	}
-	return true, t.insertAudit(ctx, []AuditEvent{event(t.tx.Now, r)})
+	return true, audittrail.Insert(ctx, tx, []audittrail.Event{event(tx.Now, r)})
 }

@@ -1,4 +1,6 @@
-package store
+// Package shown keeps what clusters show beyond reports: views with their curves, and long lists about services. The
+// views and the store of package store have these.
+package shown
 
 import (
 	"context"
@@ -10,6 +12,12 @@ import (
 
 	"fairlead.dev/services/console/internal/store/database"
 )
+
+// View reads at one moment.
+type View struct{ database.View }
+
+// Store writes by itself.
+type Store struct{ *database.DB }
 
 // ClusterView is what the agent of a cluster saw last.
 type ClusterView struct {
@@ -39,7 +47,7 @@ func scanView(rows *sql.Rows) (v ClusterView, err error) {
 
 // ClusterViews returns up to limit views that were written after a number, in the order of their writes.
 func (v View) ClusterViews(ctx context.Context, after int64, limit int) ([]ClusterView, error) {
-	rows, err := v.db.QueryContext(ctx, "SELECT "+viewColumns+" FROM views WHERE number > $1 ORDER BY number LIMIT $2", after, limit)
+	rows, err := v.QueryContext(ctx, "SELECT "+viewColumns+" FROM views WHERE number > $1 ORDER BY number LIMIT $2", after, limit)
 	list, err := database.Collect(rows, err, scanView)
 	if err != nil {
 		return nil, fmt.Errorf("read views: %w", err)
@@ -49,7 +57,7 @@ func (v View) ClusterViews(ctx context.Context, after int64, limit int) ([]Clust
 
 // ViewedClusters returns the uids of the clusters that have a view.
 func (v View) ViewedClusters(ctx context.Context) ([]string, error) {
-	rows, err := v.db.QueryContext(ctx, "SELECT cluster_uid FROM views")
+	rows, err := v.QueryContext(ctx, "SELECT cluster_uid FROM views")
 	return database.Collect(rows, err, func(rows *sql.Rows) (uid string, err error) {
 		err = rows.Scan(&uid)
 		return uid, err
@@ -59,15 +67,15 @@ func (v View) ViewedClusters(ctx context.Context) ([]string, error) {
 // ChangeViews has change make new views of those of some clusters, in one transaction: nobody else writes a view
 // meanwhile. ChangeViews returns the written views, numbered. Views are no part of the change log, and their lock is no
 // other's.
-func (s *Store) ChangeViews(ctx context.Context, clusters []string,
+func (s Store) ChangeViews(ctx context.Context, clusters []string,
 	change func(current map[string]ClusterView) ([]ClusterView, error),
 ) (written []ClusterView, err error) {
 	err = s.TransactLane(ctx, func(ctx context.Context, tx database.Tx) error {
 		if err := tx.Lock(ctx, s.Dialect.LockViews); err != nil {
 			return err
 		}
-		v := viewOver(tx.View())
-		current, err := database.ByKey(ctx, v.db, "SELECT "+viewColumns+" FROM views WHERE cluster_uid IN ", clusters, func(rows *sql.Rows) (string, ClusterView, error) {
+		v := View{tx.View()}
+		current, err := database.ByKey(ctx, v.View, "SELECT "+viewColumns+" FROM views WHERE cluster_uid IN ", clusters, func(rows *sql.Rows) (string, ClusterView, error) {
 			one, err := scanView(rows)
 			return one.Cluster, one, err
 		})
@@ -127,7 +135,7 @@ func scanCurve(rows *sql.Rows) (c ClusterCurve, err error) {
 
 // ClusterCurves returns up to limit curves of clusters behind a uid, in the order of uids.
 func (v View) ClusterCurves(ctx context.Context, after string, limit int) ([]ClusterCurve, error) {
-	rows, err := v.db.QueryContext(ctx, "SELECT cluster_uid, data FROM "+CurveTable+" WHERE cluster_uid > $1 ORDER BY cluster_uid LIMIT $2", after, limit)
+	rows, err := v.QueryContext(ctx, "SELECT cluster_uid, data FROM "+CurveTable+" WHERE cluster_uid > $1 ORDER BY cluster_uid LIMIT $2", after, limit)
 	list, err := database.Collect(rows, err, scanCurve)
 	if err != nil {
 		return nil, fmt.Errorf("read curves: %w", err)
@@ -137,7 +145,7 @@ func (v View) ClusterCurves(ctx context.Context, after string, limit int) ([]Clu
 
 // ChangeCurves has change make new curves of those of some clusters, in one transaction. Another console may write the
 // same ones meanwhile: what the last one lacks of the other it writes in a later step.
-func (s *Store) ChangeCurves(ctx context.Context, clusters []string, change func(current map[string][]byte) []ClusterCurve) error {
+func (s Store) ChangeCurves(ctx context.Context, clusters []string, change func(current map[string][]byte) []ClusterCurve) error {
 	return s.TransactLane(ctx, func(ctx context.Context, tx database.Tx) error {
 		current, err := database.ByKey(ctx, tx.View(), "SELECT cluster_uid, data FROM "+CurveTable+" WHERE cluster_uid IN ", clusters,
 			func(rows *sql.Rows) (string, []byte, error) {
