@@ -39,6 +39,8 @@ const (
 	frugalLeast, frugalMost, frugalBytes = 10, 40, 12 << 20
 	// ampleMost and ampleSpare are instead of mostPercent and sparePercent for a service that is Ample.
 	ampleMost, ampleSpare = 200, 30
+	// restingMost and restingBytes are instead of leastPercent, mostPercent and roomBytes for a service that is Resting.
+	restingMost, restingBytes = 30, 32 << 20
 	// memoryShare is the percentage of a container's memory from which on the collector runs more often, whatever the
 	// heap may grow by.
 	memoryShare = 85
@@ -51,6 +53,10 @@ type Frugal interface{ Frugal() }
 // Ample is a service whose time counts more than its memory: all others wait for it. The memory of its container limits
 // it all the same.
 type Ample interface{ Ample() }
+
+// Resting is a service whose memory is mostly that of connections at rest. They come in a storm, the garbage of it
+// lies between them, and most of what the heap grew by then stays in memory.
+type Resting interface{ Resting() }
 
 // collector finds the percentage.
 type collector struct {
@@ -66,6 +72,9 @@ func newCollector(service Service) collector {
 	}
 	if _, ample := service.(Ample); ample {
 		c.most, c.spare = ampleMost, ampleSpare
+	}
+	if _, resting := service.(Resting); resting {
+		c.least, c.most, c.room = restingMost, restingMost, restingBytes
 	}
 	return c
 }

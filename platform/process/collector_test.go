@@ -141,6 +141,28 @@ func TestAmpleCollectorCollectsALargeHeapSeldomInAStorm(t *testing.T) {
 	}
 }
 
+type resting struct{ Service }
+
+func (resting) Resting() {}
+
+func TestRestingCollectorLetsAHeapGrowByLessInAStorm(t *testing.T) {
+	t.Parallel()
+	const large, small = 128 << 20, 8 << 20
+	c := newCollector(resting{})
+	for range 20 {
+		c.next(storm, heap{base: large})
+	}
+	if c.percent != restingMost {
+		t.Errorf("busy: %d %%", c.percent)
+	}
+	for range 20 {
+		c.next(storm, heap{base: small})
+	}
+	if c.percent != 400 {
+		t.Errorf("busy with a small heap: %d %%", c.percent)
+	}
+}
+
 func TestEachCycleIsTold(t *testing.T) {
 	t.Parallel()
 	cycled := make(chan struct{}, 1)
