@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"golang.org/x/sync/errgroup"
+
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/state"
@@ -22,22 +24,45 @@ type ServiceHub struct {
 }
 
 // RecordHub keeps hub truths. A truth that is known is not written again; resolve time and beginning of a problem stay
-// while nothing else changes. Services that are gone are passed over. Many are written in parts, as reports are.
+// while nothing else changes. Services that are gone are passed over. Many are written in parts, as reports are, and the
+// next part is compared while one is written.
 func (i *Intake) RecordHub(ctx context.Context, in []ServiceHub, refs []state.RefHub) error {
-	for len(in) > 0 {
-		most := min(i.store.StatusRows(), len(in))
-		part := in[:most]
-		in = in[most:]
-		for tries := 1; len(part) > 0; tries++ {
-			lost, err := i.recordHub(ctx, part, refs)
+	// Distributors tell the same at the same time: the second one of this console finds it known.
+	select {
+	case i.hubTurn <- struct{}{}:
+		defer func() { <-i.hubTurn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	compared := make(chan *merging)
+	parts, within := errgroup.WithContext(ctx)
+	parts.Go(func() error {
+		defer close(compared)
+		for len(in) > 0 {
+			most := min(i.store.StatusRows(), len(in))
+			m, err := i.compareHub(within, in[:most], refs)
 			if err != nil {
 				return err
 			}
-			if len(lost) > 0 && tries == maxTries {
-				return fmt.Errorf("write hub truths: %w: other distributors go on changing those of %d services", store.ErrUnavailable, len(lost))
+			in = in[most:]
+			select {
+			case compared <- m:
+			case <-within.Done():
+				return within.Err()
 			}
-			part = slices.DeleteFunc(slices.Clone(part), func(s ServiceHub) bool { return !slices.Contains(lost, s.UID) })
 		}
+		return nil
+	})
+	parts.Go(func() error {
+		for m := range compared {
+			if err := i.writeHub(within, m); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err := parts.Wait(); err != nil {
+		return err
 	}
 	return i.recordRefs(ctx, refs) // after what they say of services
 }
@@ -45,6 +70,7 @@ func (i *Intake) RecordHub(ctx context.Context, in []ServiceHub, refs []state.Re
 // merging compares truths of the hub with those that are stored, and writes what is new.
 type merging struct {
 	intake   *Intake
+	in       []ServiceHub
 	refs     []state.RefHub            // commits that came with the truths
 	services map[string]store.Resource // by name
 	stored   map[string][]byte         // truths by uid
@@ -64,24 +90,29 @@ type change struct {
 	delivery      *catalog.Delivery // nil: the digest stays
 }
 
-// recordHub keeps the truths of services, whose refs have these commits. recordHub returns the services of which
-// another distributor told meanwhile.
-func (i *Intake) recordHub(ctx context.Context, in []ServiceHub, refs []state.RefHub) (lost []string, err error) {
-	// Distributors tell the same at the same time: the second one of this console finds it known.
-	select {
-	case i.hubTurn <- struct{}{}:
-		defer func() { <-i.hubTurn }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
+// compareHub finds what is new in truths of services, whose refs have these commits.
+func (i *Intake) compareHub(ctx context.Context, in []ServiceHub, refs []state.RefHub) (*merging, error) {
 	m := &merging{
-		intake: i, refs: refs, heads: map[string][]state.Head{}, states: map[string][]byte{}, values: map[string]any{},
+		intake: i, in: in, refs: refs, heads: map[string][]state.Head{}, states: map[string][]byte{}, values: map[string]any{},
 	}
-	err = i.store.Read(ctx, func(ctx context.Context, v store.View) error { return m.prepare(ctx, v, in) })
-	if err != nil {
-		return nil, err
+	return m, i.store.Read(ctx, func(ctx context.Context, v store.View) error { return m.prepare(ctx, v, in) })
+}
+
+// writeHub writes what is new. What another distributor told of meanwhile is compared again.
+func (i *Intake) writeHub(ctx context.Context, m *merging) error {
+	for tries := 1; ; tries++ {
+		lost, err := m.write(ctx)
+		if err != nil || len(lost) == 0 {
+			return err
+		}
+		if tries == maxTries {
+			return fmt.Errorf("write hub truths: %w: other distributors go on changing those of %d services", store.ErrUnavailable, len(lost))
+		}
+		again := slices.DeleteFunc(slices.Clone(m.in), func(s ServiceHub) bool { return !slices.Contains(lost, s.UID) })
+		if m, err = i.compareHub(ctx, again, m.refs); err != nil {
+			return err
+		}
 	}
-	return m.write(ctx)
 }
 
 // prepare finds what is new.
