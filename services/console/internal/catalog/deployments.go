@@ -190,7 +190,7 @@ func (c *Catalog) draftDeployment(ctx context.Context, v store.View, d *Delivery
 		return store.Deployment{}, became, fmt.Errorf("encode deployment of service %q: %w", d.Service.Name, err)
 	}
 	return store.Deployment{
-		Service: uid, Digest: d.Hub.Digest, Content: d.Hub.Content, Replaces: replaces, State: text, DeliverTime: c.now(),
+		Service: uid, Digest: d.Hub.Digest, Content: d.Hub.Content, Replaces: replaces, State: text, Value: next, DeliverTime: c.now(),
 	}, became, nil
 }
 
@@ -283,7 +283,11 @@ func KeptSteps(row store.Report) ([]store.Step, error) {
 
 // FetchedAt is when the hub had fetched the commit that made a deployment; false: no commit did.
 func FetchedAt(row store.Deployment) (time.Time, bool) {
-	d, err := deploymentOf(row)
+	var err error
+	d, made := row.Value.(Deployment)
+	if !made {
+		d, err = deploymentOf(row)
+	}
 	return d.FetchTime, err == nil && d.Cause == CauseCommit && !d.FetchTime.IsZero()
 }
 

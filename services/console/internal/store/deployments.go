@@ -33,6 +33,10 @@ type Deployment struct {
 	Outcome, Message string
 	// Tests is JSON of the last run of its tests; empty: there was none.
 	Tests []byte
+	// Value is what State was made of, for those who are told of the deployment; nil where it was read.
+	Value any
+
+	text any // State as it is written
 }
 
 // Step is what a cluster says of the deployment of a digest.
@@ -76,13 +80,11 @@ func (v View) LastDeployments(ctx context.Context, services []string) (map[strin
 // addDeployments begins deployments, each of which ends the one before. One of the digest that the service has already
 // is passed over, and of one with the same content the current one gets the digest. What only later deployments of a
 // service need is left out of its first one: a fleet that comes all at once has hundreds of thousands of these.
-func addDeployments(ctx context.Context, v View, tx database.Tx, list []Deployment) error {
-	if len(list) == 0 {
-		return nil
-	}
+// addDeployments returns the services whose first one it wrote, with how far that is: the others are at their beginning.
+func addDeployments(ctx context.Context, v View, tx database.Tx, list []Deployment) (first map[string]bool, err error) {
 	last, err := v.lastNumbers(ctx, list)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	list = slices.SortedFunc(slices.Values(list), func(a, b Deployment) int { return cmp.Compare(a.Service, b.Service) }) // one order for all consoles
 	for i, d := range list {
@@ -90,9 +92,9 @@ func addDeployments(ctx context.Context, v View, tx database.Tx, list []Deployme
 			last[d.Service] = maxDeployments
 		}
 	}
-	first := slices.DeleteFunc(slices.Clone(list), func(d Deployment) bool { return last[d.Service] > 0 })
-	if err := addFirst(ctx, v, tx, first); err != nil {
-		return fmt.Errorf("write first deployments: %w", err)
+	first, err = addFirst(ctx, tx, slices.DeleteFunc(slices.Clone(list), func(d Deployment) bool { return last[d.Service] > 0 }))
+	if err != nil {
+		return nil, fmt.Errorf("write first deployments: %w", err)
 	}
 	list = slices.DeleteFunc(list, func(d Deployment) bool { return last[d.Service] == 0 })
 	for _, step := range []struct {
@@ -128,35 +130,54 @@ func addDeployments(ctx context.Context, v View, tx database.Tx, list []Deployme
 	} {
 		of := slices.DeleteFunc(slices.Clone(list), func(d Deployment) bool { return last[d.Service] < step.from })
 		if err := database.ExecEach(ctx, tx, len(of), step.text, func(i int) []any { return step.args(&of[i]) }); err != nil {
-			return fmt.Errorf("write deployments: %w", err)
+			return nil, fmt.Errorf("write deployments: %w", err)
 		}
 	}
-	return nil
+	return first, nil
 }
 
-// addFirst begins the first deployments of services, which are sorted.
-func addFirst(ctx context.Context, v View, tx database.Tx, list []Deployment) error {
+// addFirst begins the first deployments of services, which are sorted, as far as they are, and returns the services of
+// those that it wrote.
+func addFirst(ctx context.Context, tx database.Tx, list []Deployment) (wrote map[string]bool, err error) {
+	wrote = make(map[string]bool, len(list))
 	if len(list) == 0 {
-		return nil
+		return wrote, nil
 	}
-	const into = "INSERT INTO deployments (service_uid, number, digest, state, deliver_time, content_digest) "
-	if !v.db.Dialect.Arrays {
-		const row = into + "SELECT $1, 1, $2, $3, $4, $5 WHERE EXISTS (SELECT 1 FROM resources WHERE uid = $1) ON CONFLICT DO NOTHING"
-		return database.ExecEach(ctx, tx, len(list), row, func(i int) []any {
-			d := &list[i]
-			return []any{d.Service, v.db.Dialect.Short(d.Digest), v.db.Dialect.Text(d.State), database.Micros(d.DeliverTime), v.db.Dialect.Short(d.content())}
+	const into = "INSERT INTO deployments (service_uid, number, digest, state, deliver_time, content_digest, apply_time, healthy_time, outcome, message) "
+	if !tx.Dialect.Arrays {
+		const row = into + "SELECT $1, 1, $2, $3, $4, $5, $6, $7, $8, $9 WHERE EXISTS (SELECT 1 FROM resources WHERE uid = $1) ON CONFLICT DO NOTHING"
+		return wrote, database.Prepared(ctx, tx, row, func(stmt *sql.Stmt) error {
+			for _, d := range list {
+				written, err := hasWritten(stmt.ExecContext(ctx, d.Service, tx.Dialect.Short(d.Digest), d.text, database.Micros(d.DeliverTime),
+					tx.Dialect.Short(d.content()), database.Micros(d.ApplyTime), database.Micros(d.HealthyTime), d.Outcome, d.Message))
+				if err != nil {
+					return err
+				}
+				if written {
+					wrote[d.Service] = true
+				}
+			}
+			return nil
 		})
 	}
-	var services, digests, states, contents []string
-	var delivered []int64
+	var services, digests, states, contents, outcomes, messages []string
+	var delivered, applied, healthy []int64
 	for _, d := range list {
 		services, digests, states = append(services, d.Service), append(digests, d.Digest), append(states, string(d.State))
 		delivered, contents = append(delivered, database.Micros(d.DeliverTime)), append(contents, d.content())
+		applied, healthy = append(applied, database.Micros(d.ApplyTime)), append(healthy, database.Micros(d.HealthyTime))
+		outcomes, messages = append(outcomes, d.Outcome), append(messages, d.Message)
 	}
-	_, err := tx.ExecContext(ctx, into+"SELECT p.service, 1, p.digest, p.said, p.delivered, p.content"+
-		" FROM unnest(CAST($1 AS TEXT[]), CAST($2 AS TEXT[]), CAST($3 AS TEXT[]), CAST($4 AS BIGINT[]), CAST($5 AS TEXT[])) AS p (service, digest, said, delivered, content)"+
-		" JOIN resources r ON r.uid = p.service ORDER BY p.service ON CONFLICT DO NOTHING", services, digests, states, delivered, contents)
-	return err
+	rows, err := tx.QueryContext(ctx, into+"SELECT p.service, 1, p.digest, p.said, p.delivered, p.content, p.applied, p.healthy, p.outcome, p.message"+
+		" FROM unnest(CAST($1 AS TEXT[]), CAST($2 AS TEXT[]), CAST($3 AS TEXT[]), CAST($4 AS BIGINT[]), CAST($5 AS TEXT[]),"+
+		" CAST($6 AS BIGINT[]), CAST($7 AS BIGINT[]), CAST($8 AS TEXT[]), CAST($9 AS TEXT[]))"+
+		" AS p (service, digest, said, delivered, content, applied, healthy, outcome, message)"+
+		" JOIN resources r ON r.uid = p.service ORDER BY p.service ON CONFLICT DO NOTHING RETURNING service_uid",
+		services, digests, states, delivered, contents, applied, healthy, outcomes, messages)
+	return database.Keyed(rows, err, wrote, func(rows *sql.Rows) (uid string, _ bool, err error) {
+		err = rows.Scan(&uid)
+		return uid, true, err
+	})
 }
 
 // content is the digest of the content as it is stored: most have that of the deployment.
@@ -229,7 +250,7 @@ func (s *Store) ForgetDeleted(ctx context.Context, before time.Time) error {
 }
 
 // beginDeployments adds deployments, with what their clusters said before the hub did: an agent that is quick reports
-// first, and never again if it has no more to say.
+// first, and never again if it has no more to say. begun is changed.
 func (s *Store) beginDeployments(ctx context.Context, tx database.Tx, begun []Deployment, stepsOf func(Report) ([]Step, error)) (healthy []became, err error) {
 	if len(begun) == 0 {
 		return nil, nil
@@ -237,29 +258,75 @@ func (s *Store) beginDeployments(ctx context.Context, tx database.Tx, begun []De
 	if err := tx.Lock(ctx, s.Dialect.LockBegun); err != nil {
 		return nil, err
 	}
-	if err := addDeployments(ctx, viewOver(tx.View()), tx, begun); err != nil {
+	said, err := saidBefore(ctx, viewOver(tx.View()), begun, stepsOf)
+	if err != nil {
 		return nil, err
 	}
+	traces := map[string]string{}
+	for i := range begun {
+		for _, step := range said[begun[i].Service] {
+			if begun[i].reach(step) {
+				traces[step.Service] = step.Trace
+			}
+		}
+	}
+	first, err := addDeployments(ctx, viewOver(tx.View()), tx, begun)
+	if err != nil {
+		return nil, err
+	}
+	var later []Step
+	for _, d := range begun {
+		switch {
+		case !first[d.Service]:
+			later = append(later, said[d.Service]...)
+			said[d.Service] = nil // a service may come twice
+		case !d.HealthyTime.IsZero():
+			healthy = append(healthy, became{d, traces[d.Service]})
+		}
+	}
+	more, err := stepDeployments(ctx, tx, later)
+	return append(healthy, more...), err
+}
+
+// saidBefore is what clusters have said of deployments that begin, by service.
+func saidBefore(ctx context.Context, v View, begun []Deployment, stepsOf func(Report) ([]Step, error)) (map[string][]Step, error) {
 	since := make(map[string]time.Time, len(begun))
 	for _, d := range begun {
 		since[d.Service] = d.DeliverTime
 	}
-	said, err := viewOver(tx.View()).Reports(ctx, database.SortedKeys(since))
+	reports, err := v.Reports(ctx, database.SortedKeys(since))
 	if err != nil {
 		return nil, err
 	}
-	var all []Step
-	for _, r := range said {
+	said := make(map[string][]Step, len(reports))
+	for _, r := range reports {
 		steps, err := stepsOf(r)
 		if err != nil {
 			return nil, err
 		}
 		for _, step := range steps {
 			step.Apply, step.Healthy = notBefore(step.Apply, since[r.Service]), notBefore(step.Healthy, since[r.Service])
-			all = append(all, step)
+			said[r.Service] = append(said[r.Service], step)
 		}
 	}
-	return stepDeployments(ctx, tx, all)
+	return said, nil
+}
+
+// reach notes how far a deployment is that is not written yet, as stepDeployments does. reach says whether it became
+// healthy by that.
+func (d *Deployment) reach(step Step) (healthy bool) {
+	if step.Digest != d.Digest {
+		return false
+	}
+	healthy = d.HealthyTime.IsZero() && !step.Healthy.IsZero()
+	if d.ApplyTime.IsZero() {
+		d.ApplyTime = step.Apply
+	}
+	if d.HealthyTime.IsZero() {
+		d.HealthyTime = step.Healthy
+	}
+	d.Outcome, d.Message = step.Outcome, step.Message
+	return healthy
 }
 
 // notBefore moves a time, if it is one, to the moment from which it counts.

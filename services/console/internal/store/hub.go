@@ -48,7 +48,15 @@ func (s *Store) PutHub(ctx context.Context, states, read map[string][]byte, valu
 	if len(states) == 0 {
 		return nil, nil
 	}
-	uids := database.SortedKeys(states)
+	uids, texts, begun := database.SortedKeys(states), map[string]any{}, slices.Clone(begun)
+	if !s.Dialect.Arrays { // others wait to write from the first statement on
+		for uid, state := range states {
+			texts[uid] = s.Dialect.Text(state)
+		}
+		for i := range begun {
+			begun[i].text = s.Dialect.Text(begun[i].State)
+		}
+	}
 	var healthy []became
 	var wrote []Touch
 	touched := Touched{Services: uids}
@@ -63,7 +71,7 @@ func (s *Store) PutHub(ctx context.Context, states, read map[string][]byte, valu
 			return nil, err
 		}
 		same := slices.DeleteFunc(slices.Clone(uids), func(uid string) bool { return changed[uid] })
-		if kept, wrote, err = s.putHub(ctx, tx, same, states, read); err != nil {
+		if kept, wrote, err = s.putHub(ctx, tx, same, states, texts, read); err != nil {
 			return nil, err
 		}
 		ours := slices.DeleteFunc(slices.Clone(begun), func(d Deployment) bool { return !kept[ReportKey{Service: d.Service}] })
@@ -112,7 +120,9 @@ func hubsTold(uids []string, kept map[ReportKey]bool, values map[string]any) (t 
 
 // putHub writes hub truths, as putReports does reports, and returns those that it wrote, where consoles share the
 // database with their touches.
-func (s *Store) putHub(ctx context.Context, tx database.Tx, uids []string, states, read map[string][]byte) (kept map[ReportKey]bool, wrote []Touch, err error) {
+func (s *Store) putHub(ctx context.Context, tx database.Tx, uids []string, states map[string][]byte, texts map[string]any,
+	read map[string][]byte,
+) (kept map[ReportKey]bool, wrote []Touch, err error) {
 	kept = make(map[ReportKey]bool, len(uids))
 	if s.Dialect.Arrays {
 		wrote, err = s.putHubTogether(ctx, tx, uids, states, read)
@@ -133,7 +143,7 @@ func (s *Store) putHub(ctx context.Context, tx database.Tx, uids []string, state
 			if known && !bytes.Equal(was, read[uid]) {
 				continue
 			}
-			written, err := hasWritten(stmt.ExecContext(ctx, uid, s.Dialect.Text(states[uid]), known))
+			written, err := hasWritten(stmt.ExecContext(ctx, uid, texts[uid], known))
 			if err != nil {
 				return err
 			}

@@ -33,6 +33,8 @@ type Report struct {
 	Basis *Basis
 	// Value is what State was made of, for those who are told of the report; it is not kept.
 	Value any
+
+	text any // State as it is written
 }
 
 // Basis is what is kept of a service as the writer of a report knows it: it may be old, or another console may have
@@ -193,8 +195,11 @@ func (s *Store) PutReports(ctx context.Context, reports []Report, steps []Step, 
 	})
 	now := database.Micros(s.Clock())
 	var touched Touched
-	for _, r := range reports {
+	for i, r := range reports {
 		touched.Services = append(touched.Services, r.Service)
+		if !s.Dialect.Arrays { // others wait to write from the first statement on
+			reports[i].text = s.Dialect.Text(r.State)
+		}
 	}
 	var healthy []became
 	var own []Touch
@@ -232,7 +237,7 @@ func told(reports []Report, kept map[ReportKey]bool, now int64) (t Touched) {
 		case r.Value == nil:
 			t.Services = append(t.Services, r.Service)
 		default:
-			r.State, r.Basis, r.ReceiveTime = nil, nil, database.FromMicros(now)
+			r.State, r.text, r.Basis, r.ReceiveTime = nil, nil, nil, database.FromMicros(now)
 			t.Reports = append(t.Reports, r)
 		}
 	}
@@ -283,7 +288,7 @@ func (s *Store) putReports(ctx context.Context, tx database.Tx, reports []Report
 			if r.Basis != nil {
 				before = r.Basis.Sequence
 			}
-			written, err := hasWritten(stmt.ExecContext(ctx, r.Service, r.Cluster, r.Sequence, now, s.Dialect.Text(r.State), before))
+			written, err := hasWritten(stmt.ExecContext(ctx, r.Service, r.Cluster, r.Sequence, now, r.text, before))
 			if err != nil {
 				return err
 			}
@@ -462,6 +467,7 @@ func (s *Store) status(ctx context.Context, touched *Touched, events []Event, wr
 func (s *Store) writeStatus(ctx context.Context, events []Event,
 	write func(context.Context, database.Tx) (map[ReportKey]bool, error),
 ) (told []Event, took time.Duration, err error) {
+	gathered := s.gathered(events) // before others wait: mostly all is written
 	err = s.TransactLane(ctx, func(ctx context.Context, tx database.Tx) error {
 		begin := time.Now() // others wait from here on
 		defer func() { took = time.Since(begin) }()
@@ -475,11 +481,18 @@ func (s *Store) writeStatus(ctx context.Context, events []Event,
 		if err != nil {
 			return fmt.Errorf("write status: %w", err)
 		}
-		told = slices.DeleteFunc(slices.Clone(events), func(e Event) bool { return e.Of != ReportKey{} && !kept[e.Of] })
-		if s.gather != nil {
-			told = s.gather(told)
+		told = gathered
+		if left := slices.DeleteFunc(slices.Clone(events), func(e Event) bool { return e.Of != ReportKey{} && !kept[e.Of] }); len(left) < len(events) {
+			told = s.gathered(left)
 		}
 		return s.insertEvents(ctx, tx, told)
 	})
 	return told, took, err
+}
+
+func (s *Store) gathered(events []Event) []Event {
+	if s.gather == nil {
+		return events
+	}
+	return s.gather(events)
 }

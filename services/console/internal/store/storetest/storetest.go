@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"reflect"
 	"runtime"
@@ -53,6 +54,7 @@ func Run(t *testing.T, open func(t *testing.T) Open) {
 		"OnlyOneClaimGetsAnEpoch":              testClaim,
 		"LatestReportWins":                     testReports,
 		"AReportKeepsToItsBasis":               testReportsOnABasis,
+		"WhatWasReportedBeforeIsInADeployment": testDeploymentsThatWereReportedBefore,
 		"SeenKeepsTheLatest":                   testSeen,
 		"JoinTokenWorksOnce":                   testJoinToken,
 		"RevocationsExpire":                    testRevocations,
@@ -548,6 +550,72 @@ func testReportsOnABasis(t *testing.T, open Open) {
 	key.Cluster = cluster.UID
 	put(s, false, 5, 4, svc.Revision)
 	put(s, false, 5, store.NoReport, svc.Revision)
+}
+
+func testDeploymentsThatWereReportedBefore(t *testing.T, open Open) {
+	s := open(store.Options{})
+	var told []string
+	s.OnHealthy(func(d store.Deployment, trace string) {
+		told = append(told, d.Service+" "+d.Digest+" "+trace+" "+string(d.State))
+	})
+	begin := time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
+	applied, well := begin.Add(time.Second), begin.Add(2*time.Second)
+	quick, early, other, gone := create(t, s, draft(store.KindService, "quick", `{}`)), create(t, s, draft(store.KindService, "early", `{}`)),
+		create(t, s, draft(store.KindService, "other", `{}`)), create(t, s, draft(store.KindService, "gone", `{}`))
+	remove(t, s, gone)
+	said := map[string]store.Step{
+		quick.UID: {Digest: "d1", Apply: applied, Healthy: well, Outcome: "healthy", Message: "fine", Trace: "trace"},
+		early.UID: {Digest: "d1", Apply: begin.Add(-time.Minute), Outcome: "progressing"}, // by a clock that is behind
+		other.UID: {Digest: "d0", Apply: applied, Healthy: well, Outcome: "healthy"},
+		gone.UID:  {Digest: "d1", Apply: applied, Healthy: well, Outcome: "healthy"},
+	}
+	stepsOf := func(r store.Report) ([]store.Step, error) {
+		step := said[r.Service]
+		step.Service = r.Service
+		return []store.Step{step}, nil
+	}
+	var deployments []store.Deployment
+	states := map[string][]byte{}
+	for uid := range said {
+		if err := putReports(t, s, store.Report{Service: uid, Cluster: "c", Sequence: 1, State: []byte(`{}`)}); err != nil {
+			t.Fatal(err)
+		}
+		states[uid] = []byte(`{}`)
+		deployments = append(deployments, store.Deployment{Service: uid, Digest: "d1", State: []byte(`{"of":1}`), DeliverTime: begin})
+	}
+	if err := putHub(t, s, states, deployments, stepsOf); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{quick.UID + ` d1 trace {"of":1}`}; !slices.Equal(told, want) {
+		t.Errorf("told of %q, want %q", told, want)
+	}
+	last := func() map[string]store.Deployment {
+		return read(t, s, func(ctx context.Context, v store.View) (map[string]store.Deployment, error) {
+			return v.LastDeployments(ctx, slices.Collect(maps.Keys(said)))
+		})
+	}
+	got := last()
+	if d := got[quick.UID]; !d.ApplyTime.Equal(applied) || !d.HealthyTime.Equal(well) || d.Outcome != "healthy" || d.Message != "fine" || d.Number != 1 {
+		t.Errorf("what was reported before: %+v", d)
+	}
+	if d := got[early.UID]; !d.ApplyTime.Equal(begin) || !d.HealthyTime.IsZero() || d.Outcome != "progressing" {
+		t.Errorf("applied before it was delivered: %+v", d)
+	}
+	if d := got[other.UID]; !d.ApplyTime.IsZero() || !d.HealthyTime.IsZero() || d.Outcome != "" || d.Digest != "d1" {
+		t.Errorf("reported with another content: %+v", d)
+	}
+	if _, has := got[gone.UID]; has {
+		t.Error("a service that is gone has a deployment")
+	}
+	// The second deployment of a service.
+	told, said[quick.UID] = nil, store.Step{Digest: "d2", Apply: applied, Healthy: well, Outcome: "healthy"}
+	next := []store.Deployment{{Service: quick.UID, Digest: "d2", State: []byte(`{"of":2}`), DeliverTime: begin}}
+	if err := putHub(t, s, map[string][]byte{quick.UID: []byte(`{"now":2}`)}, next, stepsOf); err != nil {
+		t.Fatal(err)
+	}
+	if d := last()[quick.UID]; d.Number != 2 || !d.HealthyTime.Equal(well) || len(told) != 1 {
+		t.Errorf("the second deployment: %+v, told of %q", d, told)
+	}
 }
 
 func testReports(t *testing.T, open Open) {
