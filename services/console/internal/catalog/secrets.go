@@ -21,10 +21,7 @@ func (c *Catalog) ChangedKeys(before, after *store.Resource) (map[string]bool, e
 		}
 		return c.openSecret(*r)
 	}
-	was, err := values(before)
-	if err != nil {
-		return nil, err
-	}
+	was, _ := values(before) // values that can't be read are not those that are written now
 	is, err := values(after)
 	if err != nil {
 		return nil, err
@@ -42,17 +39,20 @@ func (c *Catalog) ChangedKeys(before, after *store.Resource) (map[string]bool, e
 func secretPurpose(name string) string { return "secret/" + name }
 
 // sealInto puts values into a draft. Values that are there already stay as they are sealed, so that
-// an update without a change is seen as one.
+// an update without a change is seen as one. Where they can't be read, all are written anew.
 func (c *Catalog) sealInto(d *store.Draft, data map[string]string, current *store.Resource) error {
 	var before map[string]string
+	var unread error
 	if current != nil {
-		var err error
-		if before, err = c.openSecret(*current); err != nil {
-			return err
+		if before, unread = c.openSecret(*current); unread != nil {
+			c.log.Warn("the values of a secret can't be read, and are to be written anew", "secret", d.Name, "err", unread)
 		}
 	}
 	data = maps.Clone(data)
 	for key, value := range data {
+		if value == "" && unread != nil {
+			return refusal.New(refusal.Invalid, "data[%q]: the value that it has can't be read: write all values of the secret", key)
+		}
 		if value == "" && before[key] == "" {
 			return refusal.New(refusal.Invalid, "data[%q]: has no value yet: write one", key)
 		}
@@ -64,7 +64,7 @@ func (c *Catalog) sealInto(d *store.Draft, data map[string]string, current *stor
 	if err != nil {
 		return fmt.Errorf("encode secret %q: %w", d.Name, err)
 	}
-	if current != nil {
+	if current != nil && unread == nil {
 		old, err := json.Marshal(before)
 		if err != nil {
 			return fmt.Errorf("encode secret %q: %w", d.Name, err)
@@ -100,11 +100,9 @@ func (c *Catalog) MaskSecret(before *store.Resource, r store.Resource) (map[stri
 	if err != nil {
 		return nil, err
 	}
-	old := map[string]string{}
+	var old map[string]string
 	if before != nil {
-		if old, err = c.openSecret(*before); err != nil {
-			return nil, err
-		}
+		old, _ = c.openSecret(*before) // of values that can't be read nothing is said
 	}
 	for key, value := range data {
 		data[key] = Masked

@@ -28,16 +28,20 @@ func settingsPurpose(kind store.Kind, name string) string {
 }
 
 // sealSettings puts the secret ones into a draft. Unchanged settings stay as they are sealed, so that an update without
-// a change is seen as one.
+// a change is seen as one. Where they can't be read, all are written anew.
 func (c *Catalog) sealSettings(d *store.Draft, settings state.Settings, current *store.Resource) error {
-	before, err := c.openSettings(current)
-	if err != nil {
-		return err
+	before, unread := c.openSettings(current)
+	if unread != nil {
+		c.log.Warn("secret settings can't be read, and are to be written anew", "kind", d.Kind, "name", d.Name, "err", unread)
 	}
 	values := map[string]string{}
 	for name, s := range settings {
 		if !s.Secret {
 			continue
+		}
+		if s.Write == "" && unread != nil {
+			return refusal.New(refusal.Invalid, "%s %q: %s[%q].secret: the value that it has can't be read: write all secret ones",
+				d.Kind, d.Name, settingsField(d.Kind), name)
 		}
 		if values[name] = s.Write; s.Write == "" {
 			if values[name] = before[name]; values[name] == "" {
@@ -52,7 +56,7 @@ func (c *Catalog) sealSettings(d *store.Draft, settings state.Settings, current 
 	if err != nil {
 		return fmt.Errorf("encode configuration of %s %q: %w", d.Kind, d.Name, err)
 	}
-	if current != nil {
+	if current != nil && unread == nil {
 		old, err := json.Marshal(before)
 		if err != nil {
 			return fmt.Errorf("encode configuration of %s %q: %w", d.Kind, d.Name, err)
@@ -97,10 +101,7 @@ func (c *Catalog) ChangedSettings(before, after *store.Resource) (map[string]boo
 	if after == nil || after.Kind == store.KindSecret {
 		return nil, nil
 	}
-	was, err := c.openSettings(before)
-	if err != nil {
-		return nil, err
-	}
+	was, _ := c.openSettings(before) // as of ChangedKeys
 	is, err := c.openSettings(after)
 	if err != nil {
 		return nil, err
