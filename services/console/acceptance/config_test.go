@@ -559,3 +559,17 @@ func TestUsersOfValuesAreThoseThatTheCallerSees(t *testing.T) {
 		t.Errorf("of a secret that there is\n%v\nof another\n%v", err, none)
 	}
 }
+
+// The value of a secret setting changes, and nothing else of the service.
+func TestASecretSettingOfAServiceIsWrittenAgain(t *testing.T) {
+	t.Parallel()
+	r := newHub(t, "").start(t)
+	admin := r.admin(t)
+	admin.must(t, newSource("shop"), newCluster("edge-1"))
+	for _, value := range []string{"hunter2", "hunter3", "hunter4"} {
+		admin.must(t, configured(newService("web", "shop", "edge-1"), nil, settings{"own": secretOf(value)}))
+		if got := admin.current(t, r.service(t, identity.ServiceDistributor), "web")["own"]; got != value {
+			t.Errorf("written: %s, delivered: %s", value, got)
+		}
+	}
+}

@@ -204,7 +204,9 @@ func InForce(
 	if current.Levers == nil { // a spec that an older console wrote stays in its form while nothing changes
 		form := out
 		if form.Levers = nil; SameFiles(form, *current) && SameFiles(is.Files, next.Files) && reflect.DeepEqual(is.Levers, next.Levers) {
-			return *current, notes, nil
+			same := *current
+			same.Config = out.Config // with the values of secret settings that come, which no text holds
+			return same, notes, nil
 		}
 	}
 	if pin := next.Levers.Pin; pin != nil && pin.Deployment > 0 && !SameFiles(is.Files, next.Files) {
