@@ -319,15 +319,15 @@ func (d *deletion) prepareRead(ctx context.Context, s *consolev1.Service) (bool,
 		return !d.dryRun, nil
 	}
 	switch {
-	case d.detach && len(objects) > 0:
-		return true, d.letGo(ctx, s)
-	case len(objects) == 0:
+	case d.yes && !d.dryRun && !d.detach:
+		return true, nil
+	case len(objects) == 0 && !d.mayHaveObjects(ctx, s):
 		if d.dryRun {
 			return false, d.app.Printf("service %q has no objects in cluster %q\n", name, s.GetSpec().GetCluster())
 		}
 		return true, nil
-	case d.yes && !d.dryRun:
-		return true, nil
+	case d.detach:
+		return true, d.letGo(ctx, s)
 	}
 	text := d.lossText(ctx, s, objects)
 	if d.dryRun {
@@ -340,6 +340,17 @@ func (d *deletion) prepareRead(ctx context.Context, s *consolev1.Service) (bool,
 	return true, nil
 }
 
+// mayHaveObjects says whether a cluster of which no objects are known may have some: the hub has handed the service out,
+// to a cluster that an agent has joined. The list is empty during the first apply, and after a move. A cluster that the
+// person may not view may have some.
+func (d *deletion) mayHaveObjects(ctx context.Context, s *consolev1.Service) bool {
+	if s.GetStatus().GetHub().GetDigest() == "" {
+		return false
+	}
+	m, err := resource.ClusterKind().ReadOne(ctx, d.hub, s.GetSpec().GetCluster())
+	return err != nil || view.IsSet(m.(*consolev1.Cluster).GetStatus().GetJoinTime())
+}
+
 // lossText says what a cluster loses with a service, and when: a cluster that has left keeps the objects until an agent
 // joins again. The text does not say so of a cluster that the person may not view.
 func (d *deletion) lossText(ctx context.Context, s *consolev1.Service, objects []*deliveryv1.ManagedObject) string {
@@ -348,8 +359,13 @@ func (d *deletion) lossText(ctx context.Context, s *consolev1.Service, objects [
 	if err == nil && view.IsSet(m.(*consolev1.Cluster).GetStatus().GetLeaveTime()) {
 		left, again = ", which has left,", " when an agent joins again"
 	}
+	name := s.GetMetadata().GetName()
+	if len(objects) == 0 {
+		return fmt.Sprintf("cluster %q%s has told of no objects of service %q yet, and may have some: it loses them%s\n",
+			cluster, left, name, again)
+	}
 	return fmt.Sprintf("with service %q cluster %q%s loses %s%s:\n%s",
-		s.GetMetadata().GetName(), cluster, left, plural.Of(len(objects), "object"), again, goingText(objects))
+		name, cluster, left, plural.Of(len(objects), "object"), again, goingText(objects))
 }
 
 // listObjects returns the objects that the cluster reported last.

@@ -77,3 +77,71 @@ ListObjects {"pageSize":1000,"service":"logs-b"}
 		},
 	})
 }
+
+// firstApplyHub has a service that was handed out to a cluster, and no list of its objects: while they are applied for
+// the first time, and after a move. Once the service leaves its objects, the cluster reports what is handed out then.
+func firstApplyHub(cluster *consolev1.ClusterStatus) []hubtest.Answer {
+	service := func(digest, reported string, sync *deliveryv1.SyncSpec) *consolev1.Service {
+		return &consolev1.Service{
+			Metadata: clitest.Meta("shop"), Spec: &consolev1.ServiceSpec{Cluster: "a", Sync: sync},
+			Status: &consolev1.ServiceStatus{
+				Hub:     &consolev1.HubTruth{Digest: digest},
+				Cluster: &consolev1.ClusterTruth{Report: &deliveryv1.ServiceReport{Digest: reported}},
+			},
+		}
+	}
+	now := service("sha256:1", "", nil)
+	return []hubtest.Answer{
+		hubtest.On(consolev1connect.ServiceServiceGetServiceProcedure,
+			func(*consolev1.GetServiceRequest) (*consolev1.GetServiceResponse, error) {
+				return &consolev1.GetServiceResponse{Service: now}, nil
+			}),
+		hubtest.On(consolev1connect.ServiceServiceUpdateServiceProcedure,
+			func(req *consolev1.UpdateServiceRequest) (*consolev1.UpdateServiceResponse, error) {
+				now = service("sha256:2", "sha256:2", req.GetService().GetSpec().GetSync())
+				return &consolev1.UpdateServiceResponse{Service: now}, nil
+			}),
+		hubtest.Returns[consolev1.DeleteServiceRequest](consolev1connect.ServiceServiceDeleteServiceProcedure,
+			&consolev1.DeleteServiceResponse{}),
+		hubtest.Returns[consolev1.ListObjectsRequest](consolev1connect.ObjectServiceListObjectsProcedure,
+			&consolev1.ListObjectsResponse{}),
+		hubtest.Returns[consolev1.GetClusterRequest](consolev1connect.ClusterServiceGetClusterProcedure,
+			&consolev1.GetClusterResponse{Cluster: &consolev1.Cluster{Metadata: clitest.Meta("a"), Status: cluster}}),
+	}
+}
+
+// A cluster may have objects of which the hub knows nothing yet.
+func TestObjectsThatAreNotKnownYetAreNotLostByADetach(t *testing.T) {
+	t.Parallel()
+	joined := &consolev1.ClusterStatus{JoinTime: clitest.Before(time.Hour)}
+	const listed = "GetService {\"name\":\"shop\"}\nListObjects {\"pageSize\":1000,\"service\":\"shop\"}\n"
+	const looked = listed + "GetCluster {\"name\":\"a\"}\n"
+	const text = "cluster \"a\" has told of no objects of service \"shop\" yet, and may have some: it loses them\n"
+	hubtest.Run(t, map[string]hubtest.Case{
+		"detached": {
+			Line: "delete service shop --detach", Hub: firstApplyHub(joined),
+			Asked: looked + `UpdateService {"service":{"metadata":{"name":"shop"},"spec":{"cluster":"a","sync":{"onDelete":"DELETE_POLICY_ORPHAN"}},"status":{"hub":{"digest":"sha256:1"},"cluster":{"report":{}}}}}
+GetService {"name":"shop"}
+DeleteService {"name":"shop"}
+`,
+			Stdout: "service/shop deleted\n", Stderr: "waiting until cluster \"a\" knows that the objects stay\n",
+		},
+		"detached from a cluster that no agent has joined": {
+			Line: "delete service shop --detach", Hub: firstApplyHub(nil),
+			Asked: looked + "DeleteService {\"name\":\"shop\"}\n", Stdout: "service/shop deleted\n",
+		},
+		"a dry run": {
+			Line: "delete service shop --dry-run", Hub: firstApplyHub(joined),
+			Asked: looked + "GetCluster {\"name\":\"a\"}\n", Stdout: text,
+		},
+		"without an answer": {
+			Line: "delete service shop", Hub: firstApplyHub(joined),
+			Asked: looked + "GetCluster {\"name\":\"a\"}\n", Stderr: text,
+			Err: "nothing was done: say --yes to go on, or --detach to leave the objects in the cluster",
+		},
+		"with --yes": {
+			Line: "delete service shop --yes", Hub: firstApplyHub(joined),
+			Asked: listed + "DeleteService {\"name\":\"shop\"}\n", Stdout: "service/shop deleted\n",
+		},
+	})
+}
