@@ -187,6 +187,25 @@ func TestListsShowNothingForeign(t *testing.T) {
 	})
 }
 
+// A role that may deploy and not edit pulls levers. The value of a secret setting is none.
+func TestDeployersWriteNoSecretSettings(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		admin := r.admin(t)
+		web := func(own string) *consolev1.Service {
+			return configured(newService("web", "shop", "edge-1"), nil, settings{"own": secretOf(own)})
+		}
+		admin.must(t, newSource("shop"), newCluster("edge-1"), web("hunter2"), &consolev1.Role{
+			Metadata: meta("release"),
+			Spec:     &consolev1.RoleSpec{Rules: []*consolev1.RoleRule{{Verbs: []string{"view", "deploy"}, Kinds: []string{"Service"}}}},
+		})
+		admin.let(t, "releasers", "release", &consolev1.GrantClusters{All: true})
+		wantCode(t, r.user(t, "rae", "releasers").tryService(t, web("planted")), connect.CodePermissionDenied, `may not edit service "web"`)
+		if got := admin.current(t, r.service(t, identity.ServiceDistributor), "web")["own"]; got != "hunter2" {
+			t.Errorf("the service has %q", got)
+		}
+	})
+}
+
 func TestRefusalNamesTheRule(t *testing.T) {
 	overBoth(t, func(t *testing.T, r *running) {
 		admin := r.admin(t)

@@ -354,7 +354,7 @@ func LeversOf(s *Service) *Levers {
 // OnlyLevers says whether nothing of a service changed but its levers, and what was asked of its agent. A rollback that
 // gives it another spec is more than that; its end is not.
 func OnlyLevers(before, after *store.Resource) (bool, error) {
-	if after.Kind != store.KindService || !maps.Equal(before.Labels, after.Labels) {
+	if after.Kind != store.KindService || !maps.Equal(before.Labels, after.Labels) || !bytes.Equal(before.Sealed, after.Sealed) {
 		return false, nil
 	}
 	var rest [2]struct{ files, force ServiceSpec }
