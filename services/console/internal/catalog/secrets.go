@@ -44,9 +44,7 @@ func (c *Catalog) sealInto(d *store.Draft, data map[string]string, current *stor
 	var before map[string]string
 	var unread error
 	if current != nil {
-		if before, unread = c.openSecret(*current); unread != nil {
-			c.log.Warn("the values of a secret can't be read, and are to be written anew", "secret", d.Name, "err", unread)
-		}
+		before, unread = c.openSecret(*current)
 	}
 	data = maps.Clone(data)
 	for key, value := range data {
@@ -96,17 +94,22 @@ const Masked = "***"
 
 // MaskSecret returns the keys of a secret with masks for values, and says which are not those of before (nil: none).
 func (c *Catalog) MaskSecret(before *store.Resource, r store.Resource) (map[string]string, error) {
-	data, err := c.openSecret(r)
-	if err != nil {
-		return nil, err
-	}
 	var old map[string]string
+	var unread error
 	if before != nil {
-		old, _ = c.openSecret(*before) // of values that can't be read nothing is said
+		old, unread = c.openSecret(*before)
+	}
+	data, err := c.openSecret(r)
+	if err != nil { // of values that can't be read there are the keys
+		s, err := resource.ReadSecret(r)
+		for key := range s.Data {
+			s.Data[key] = Masked
+		}
+		return s.Data, err
 	}
 	for key, value := range data {
 		data[key] = Masked
-		if was, ok := old[key]; ok && was != value {
+		if was, ok := old[key]; unread != nil || ok && was != value {
 			data[key] = Masked + " (changed)"
 		}
 	}

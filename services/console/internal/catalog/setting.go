@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"encoding/json"
 	"fmt"
@@ -28,11 +29,14 @@ func settingsPurpose(kind store.Kind, name string) string {
 }
 
 // sealSettings puts the secret ones into a draft. Unchanged settings stay as they are sealed, so that an update without
-// a change is seen as one. Where they can't be read, all are written anew.
+// a change is seen as one. Where they can't be read, they stay while none is written, and are all written anew else.
 func (c *Catalog) sealSettings(d *store.Draft, settings state.Settings, current *store.Resource) error {
 	before, unread := c.openSettings(current)
 	if unread != nil {
-		c.log.Warn("secret settings can't be read, and are to be written anew", "kind", d.Kind, "name", d.Name, "err", unread)
+		if kept, err := keepSecrets(settings, *current); err != nil || kept {
+			d.Sealed = current.Sealed
+			return err
+		}
 	}
 	values := map[string]string{}
 	for name, s := range settings {
@@ -96,12 +100,39 @@ func (c *Catalog) SettingsOf(r store.Resource) (state.Settings, map[string]strin
 	return settings, values, err
 }
 
+// keepSecrets says whether settings have the same secret ones as those of a resource, and none is written.
+func keepSecrets(settings state.Settings, of store.Resource) (bool, error) {
+	names, err := secretNames(of)
+	for name, s := range settings {
+		if _, has := names[name]; s.Secret && (!has || s.Write != "") {
+			return false, err
+		}
+		delete(names, name)
+	}
+	return len(names) == 0, err
+}
+
+// secretNames are the names of a resource's secret settings.
+func secretNames(of store.Resource) (map[string]bool, error) {
+	settings, err := resource.DecodeSettings(of)
+	names := map[string]bool{}
+	for name, s := range settings {
+		if s.Secret {
+			names[name] = false
+		}
+	}
+	return names, err
+}
+
 // ChangedSettings are the secret settings of after, and whether they are not those of before; nil has none.
 func (c *Catalog) ChangedSettings(before, after *store.Resource) (map[string]bool, error) {
 	if after == nil || after.Kind == store.KindSecret {
 		return nil, nil
 	}
-	was, _ := c.openSettings(before) // as of ChangedKeys
+	if before != nil && len(after.Sealed) > 0 && bytes.Equal(before.Sealed, after.Sealed) {
+		return secretNames(*after) // whether they can be read or not
+	}
+	was, unread := c.openSettings(before)
 	is, err := c.openSettings(after)
 	if err != nil {
 		return nil, err
@@ -109,7 +140,7 @@ func (c *Catalog) ChangedSettings(before, after *store.Resource) (map[string]boo
 	changed := make(map[string]bool, len(is))
 	for name, value := range is {
 		old, ok := was[name]
-		changed[name] = ok && old != value
+		changed[name] = unread != nil || ok && old != value
 	}
 	return changed, nil
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -13,6 +14,7 @@ import (
 
 	"fairlead.dev/services/console/internal/backend"
 	"fairlead.dev/services/console/internal/resource"
+	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 	"fairlead.dev/services/console/internal/store/places"
@@ -189,6 +191,10 @@ func (l *loaded) loadSecrets(ctx context.Context, v store.View, names []string) 
 			continue
 		}
 		values, err := l.resolver.catalog.ValuesOf(row)
+		if errors.Is(err, seal.ErrSealed) {
+			l.places[at] = content{problem: unreadable}
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -202,6 +208,9 @@ func (l *loaded) loadSecrets(ctx context.Context, v store.View, names []string) 
 
 // absent is about a place where nothing is.
 const absent = "does not exist"
+
+// unreadable is about values of the catalog that the master keys don't open.
+const unreadable = "has values that can not be opened with the master key of the console: write them anew"
 
 // notRead is about a place of a backend until its first read is answered.
 const notRead = "was not read yet: look again in a moment"
@@ -274,7 +283,8 @@ func (l *loaded) of(ref store.Ref) ([]Layer, error) {
 	row := l.rows[ref]
 	origin := string(ref.Kind) + "/" + ref.Name
 	settings, secrets, err := l.resolver.catalog.SettingsOf(row)
-	if err != nil {
+	closed := errors.Is(err, seal.ErrSealed)
+	if err != nil && !closed {
 		return nil, err
 	}
 	imports, err := importsOf(row)
@@ -289,6 +299,9 @@ func (l *loaded) of(ref store.Ref) ([]Layer, error) {
 		own := Layer{Origin: origin, Entries: make(map[string]Entry, len(settings))}
 		for name, s := range settings {
 			own.Entries[name] = l.entry(s, secrets[name])
+			if closed && s.Secret {
+				own.Entries[name] = Entry{Type: Text, Secret: true, Problem: origin + " " + unreadable}
+			}
 		}
 		layers = append(layers, own)
 	}
