@@ -5,8 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-
-	"golang.org/x/sync/errgroup"
+	"sync"
 
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/resource"
@@ -24,9 +23,26 @@ type ServiceHub struct {
 }
 
 // RecordHub keeps hub truths. A truth that is known is not written again; resolve time and beginning of a problem stay
-// while nothing else changes. Services that are gone are passed over. Many are written in parts, as reports are, and the
-// next part is compared while one is written.
+// while nothing else changes. Services that are gone are passed over. Many are written in parts, as reports are.
 func (i *Intake) RecordHub(ctx context.Context, in []ServiceHub, refs []state.RefHub) error {
+	if err := i.recordServices(ctx, in, refs); err != nil {
+		return err
+	}
+	return i.recordRefs(ctx, refs) // after what they say of services
+}
+
+// compared is a part of the truths of one call.
+type compared struct {
+	m        *merging
+	err      error
+	panicked any // of the comparison; the call panics with it
+}
+
+// recordServices keeps the truths of services. The next part is compared while one is written.
+func (i *Intake) recordServices(ctx context.Context, in []ServiceHub, refs []state.RefHub) error {
+	if len(in) == 0 {
+		return nil
+	}
 	// Distributors tell the same at the same time: the second one of this console finds it known.
 	select {
 	case i.hubTurn <- struct{}{}:
@@ -34,37 +50,41 @@ func (i *Intake) RecordHub(ctx context.Context, in []ServiceHub, refs []state.Re
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	compared := make(chan *merging)
-	parts, within := errgroup.WithContext(ctx)
-	parts.Go(func() error {
-		defer close(compared)
-		for len(in) > 0 {
+	within, stop := context.WithCancel(ctx)
+	parts := make(chan compared)
+	var comparing sync.WaitGroup
+	comparing.Go(func() {
+		defer close(parts)
+		for len(in) > 0 && within.Err() == nil {
 			most := min(i.store.StatusRows(), len(in))
-			m, err := i.compareHub(within, in[:most], refs)
-			if err != nil {
-				return err
-			}
+			part := i.compare(within, in[:most], refs)
 			in = in[most:]
 			select {
-			case compared <- m:
+			case parts <- part:
 			case <-within.Done():
-				return within.Err()
 			}
 		}
-		return nil
 	})
-	parts.Go(func() error {
-		for m := range compared {
-			if err := i.writeHub(within, m); err != nil {
-				return err
-			}
+	defer comparing.Wait()
+	defer stop()
+	for part := range parts {
+		if part.panicked != nil {
+			panic(part.panicked)
 		}
-		return nil
-	})
-	if err := parts.Wait(); err != nil {
-		return err
+		if part.err != nil {
+			return part.err
+		}
+		if err := i.writeHub(ctx, part.m); err != nil {
+			return err
+		}
 	}
-	return i.recordRefs(ctx, refs) // after what they say of services
+	return ctx.Err() // the rest may not have been compared
+}
+
+func (i *Intake) compare(ctx context.Context, in []ServiceHub, refs []state.RefHub) (out compared) {
+	defer func() { out.panicked = recover() }()
+	out.m, out.err = i.compareHub(ctx, in, refs)
+	return out
 }
 
 // merging compares truths of the hub with those that are stored, and writes what is new.

@@ -36,7 +36,7 @@ type Deployment struct {
 	// Value is what State was made of, for those who are told of the deployment; nil where it was read.
 	Value any
 
-	text any // State as it is written
+	text any // State as it is written, from before others wait; set by PutHub unless the dialect has Arrays
 }
 
 // Step is what a cluster says of the deployment of a digest.
@@ -281,6 +281,7 @@ func (s *Store) beginDeployments(ctx context.Context, tx database.Tx, begun []De
 			later = append(later, said[d.Service]...)
 			said[d.Service] = nil // a service may come twice
 		case !d.HealthyTime.IsZero():
+			d.Number, d.Content = 1, cmp.Or(d.Content, d.Digest)
 			healthy = append(healthy, became{d, traces[d.Service]})
 		}
 	}

@@ -34,7 +34,7 @@ type Report struct {
 	// Value is what State was made of, for those who are told of the report; it is not kept.
 	Value any
 
-	text any // State as it is written
+	text any // State as it is written, from before others wait; set by PutReports unless the dialect has Arrays
 }
 
 // Basis is what is kept of a service as the writer of a report knows it: it may be old, or another console may have

@@ -586,7 +586,7 @@ func testDeploymentsThatWereReportedBefore(t *testing.T, open Open) {
 	if err := putHub(t, s, states, deployments, stepsOf); err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{quick.UID + ` d1 trace {"of":1}`}; !slices.Equal(told, want) {
+	if want := []string{fmt.Sprint(quick.UID, int64(1), "d1", "trace", `{"of":1}`)}; !slices.Equal(told, want) {
 		t.Errorf("told of %q, want %q", told, want)
 	}
 	last := func() map[string]store.Deployment {
