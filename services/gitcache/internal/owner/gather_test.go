@@ -8,8 +8,10 @@ import (
 	"net/url"
 	"slices"
 	"testing"
+	"time"
 
 	"fairlead.dev/platform/refusal"
+	"fairlead.dev/platform/remotebase"
 	"fairlead.dev/services/gitcache/internal/depend"
 	"fairlead.dev/services/gitcache/internal/fetch/chartrepo"
 	"fairlead.dev/services/gitcache/internal/git"
@@ -103,5 +105,27 @@ func TestALookIsRefusedForWhatTheFolderLacks(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		})
+	}
+}
+
+// While upstream is away a pin is taken, and no base is looked at: those that services need stay.
+func TestAPinKeepsBasesThatServicesNeed(t *testing.T) {
+	t.Parallel()
+	tn, s := dependent(t, nil)
+	s.URL = "https://git.example.com/shop.git"
+	commit := tn.heads[source.RefHead].Commit
+	s.Wants = map[string]int{commit.String(): 1}
+	tn.seen = map[string]bool{}
+	base := remotebase.RefPrefix + "https://a.example.com/org/repo@v1"
+	tn.heads[base] = mirror.Head{Ref: base, Object: commit, Commit: commit, FetchTime: time.Unix(1, 0)}
+	for i := range 200 { // newer, and not needed any more
+		c := chart(i, "a.example.com")
+		tn.heads[c.Ref()] = mirror.Head{Ref: c.Ref(), Object: commit, Commit: commit, FetchTime: time.Unix(2, 0)}
+	}
+	if !tn.takePins(t.Context(), s) {
+		t.Fatal("the pin is no head")
+	}
+	if _, kept := tn.heads[base]; !kept {
+		t.Error("the base is gone")
 	}
 }

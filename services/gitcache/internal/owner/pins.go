@@ -75,6 +75,7 @@ func (t *tenure) preparePins(ctx context.Context, s source.Source, p *plan) erro
 		return err
 	}
 	is, err := t.newGathering(r, s, p).GatherCharts(ctx)
+	is.Needed = nil // without bases, of which none was looked at: no head goes by that
 	t.noteGathered(p, is)
 	return err
 }
