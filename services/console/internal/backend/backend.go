@@ -30,8 +30,8 @@ type Values map[string]string
 //
 //   - Atomicity: Read returns all values of a place as they were at one moment, or an error and none.
 //   - Not found: a place where nothing is, or not any more, is ErrNotFound. ErrNotFound is an answer: the values that were there are
-//     gone. A path that can't be one is ErrPath. Any other error says that nothing is known, and that what was read before may still
-//     hold.
+//     gone. So only the server of the backend gives it, and no proxy before it. A path that can't be one is ErrPath. Any other error
+//     says that nothing is known, and that what was read before may still hold.
 //   - Freshness: each Read asks anew. Values that were written before it began are seen. Credentials may be kept, values are not.
 //   - Bounds: a place of more than MaxBytes, or of more keys than a service can have, is ErrTooLarge, and is not read to its end.
 //   - Text: values are UTF-8. A value that is not text is left out. A nested value is reached by dots: {a: {b: 1}} has the key a.b. A

@@ -89,7 +89,8 @@ func refusedAddress(to *url.URL, err error) error {
 	return err
 }
 
-// call sends in (nil: nothing) as JSON, decodes an answer of success into out, and returns the status.
+// call sends in (nil: nothing) as JSON, decodes an answer of success into out, and returns the status. Of an answer of
+// status 404 out has what of it is JSON: a proxy gives such answers, too, while the server behind it is away.
 func (a *api) call(ctx context.Context, method string, path []string, header http.Header, in, out any) (int, error) {
 	var body io.Reader
 	if in != nil {
@@ -117,12 +118,12 @@ func (a *api) call(ctx context.Context, method string, path []string, header htt
 		return 0, transport(ctx, a.base, err)
 	case len(data) > maxAnswer:
 		return 0, ErrTooLarge
-	case resp.StatusCode >= http.StatusMultipleChoices || out == nil:
+	case resp.StatusCode >= http.StatusMultipleChoices && resp.StatusCode != http.StatusNotFound || out == nil:
 		return resp.StatusCode, nil
 	}
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
-	if err := dec.Decode(out); err != nil {
+	if err := dec.Decode(out); err != nil && resp.StatusCode != http.StatusNotFound {
 		return 0, fmt.Errorf("%s answers with something else than JSON", a.base.Host) // the decoder may quote it
 	}
 	return resp.StatusCode, nil
@@ -147,6 +148,9 @@ func (a *api) refused(status int, what string) error {
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return fmt.Errorf("%s does not let us %s (%d): look at its Secret and at what that may do there", a.base.Host, what, status)
+	case http.StatusNotFound:
+		return fmt.Errorf("%s answers 404 when asked to %s, and does not say that nothing is there: "+
+			"look at the backend's spec, and whether a proxy answers in place of its server", a.base.Host, what)
 	case http.StatusTooManyRequests:
 		return fmt.Errorf("%s has too much to do (%d): it is asked again later", a.base.Host, status)
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:

@@ -160,13 +160,14 @@ func (k *kubernetes) Read(ctx context.Context, path string) (Values, error) {
 		return nil, fmt.Errorf("%w: namespace %q is not among kubernetes.namespaces of the backend", ErrPath, parts[1])
 	}
 	var object struct {
-		Data map[string]string
+		Kind, Reason string
+		Data         map[string]string
 	}
 	status, err := k.get(ctx, []string{"api/v1/namespaces", parts[1], parts[0] + "s", parts[2]}, &object)
 	switch {
 	case err != nil:
 		return nil, err
-	case status == http.StatusNotFound:
+	case status == http.StatusNotFound && object.Kind == "Status" && object.Reason == "NotFound":
 		return nil, ErrNotFound
 	case status != http.StatusOK:
 		return nil, k.api.refused(status, "read "+parts[0]+" "+parts[2]+" of namespace "+parts[1])

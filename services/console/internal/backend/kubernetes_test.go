@@ -188,3 +188,24 @@ func TestKubernetesSaysWhatItMayNot(t *testing.T) {
 		}
 	}
 }
+
+// A server before a cluster answers 404, too, and does not say that a Secret was deleted.
+func TestOnlyKubernetesSaysThatNothingIsThere(t *testing.T) {
+	t.Parallel()
+	for answer, gone := range map[string]bool{
+		`{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404}`: true,
+		`{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404}`:                       false,
+		`{"reason": "NotFound"}`:                false,
+		`{"type": "error", "code": "NotFound"}`: false,
+		"404 page not found\n":                  false,
+		"default backend - 404":                 false,
+		"":                                      false,
+	} {
+		srv, _ := counted(t, notFound(answer))
+		b, err := byAddress(srv.URL, thisMachine())["kubernetes"]()
+		if err != nil {
+			t.Fatal(err)
+		}
+		expectGone(t, b, "secret/default/db", answer, gone)
+	}
+}

@@ -62,15 +62,17 @@ func (v *vault) Read(ctx context.Context, path string) (Values, error) {
 	}
 	var answer struct {
 		Data struct {
-			Data map[string]any
+			Data, Metadata map[string]any
 		}
+		Errors []string
 	}
 	status, err := v.ask(ctx, http.MethodGet, []string{"v1", v.Mount, "data", path}, nil, &answer)
 	switch {
 	case err != nil:
 		return nil, err
-	case status == http.StatusNotFound:
-		return nil, ErrNotFound // deleted and destroyed versions, too
+	// Of deleted and destroyed versions there is metadata. An engine that is not there is an error.
+	case status == http.StatusNotFound && (answer.Data.Metadata != nil || answer.Errors != nil && len(answer.Errors) == 0):
+		return nil, ErrNotFound
 	case status != http.StatusOK:
 		return nil, v.api.refused(status, "read "+v.Mount+"/"+path)
 	}

@@ -203,6 +203,12 @@ func TestVaultReadsWhatIsNested(t *testing.T) {
 	if _, err := b.Read(t.Context(), "a"); !errors.Is(err, backend.ErrNotFound) {
 		t.Errorf("got %v of what was destroyed", err)
 	}
+	if err := s.do(t.Context(), http.MethodDelete, "sys/mounts/nested", nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Read(t.Context(), "a"); err == nil || !strings.Contains(err.Error(), "answers 404") {
+		t.Errorf("got %v of an engine that is not there", err)
+	}
 }
 
 // seen is what a proxy before Vault counts.
@@ -354,6 +360,51 @@ func TestAForbiddenPathCostsNoLogin(t *testing.T) {
 	revoked.Store(1)
 	if got, err := b.Read(t.Context(), "a"); err != nil || got["a"] != "1" || logins.Load() != 2 {
 		t.Errorf("got %v, %v after %d logins, want 2", got, err, logins.Load())
+	}
+}
+
+// A server before a Vault answers 404, too, as does a Vault whose engine is off: neither says that values were deleted.
+func TestOnlyVaultSaysThatNothingIsThere(t *testing.T) {
+	t.Parallel()
+	for answer, gone := range map[string]bool{
+		`{"errors": []}`: true,
+		`{"data": {"data": null, "metadata": {"deletion_time": "2026-01-02T03:04:05Z", "version": 1}}}`: true,
+		`{"errors": ["no handler for route \"secret/data/a\". route entry not found."]}`:                false,
+		`{"errors": null}`:       false,
+		`{"data": {}}`:           false,
+		`{}`:                     false,
+		`[]`:                     false,
+		"404 page not found\n":   false,
+		"default backend - 404":  false,
+		"<html>Not Found</html>": false,
+		"":                       false,
+	} {
+		srv, _ := counted(t, notFound(answer))
+		b, err := byAddress(srv.URL, thisMachine())["vault"]()
+		if err != nil {
+			t.Fatal(err)
+		}
+		expectGone(t, b, "a", answer, gone)
+	}
+}
+
+// notFound answers 404 with a text.
+func notFound(text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = io.WriteString(w, text)
+	}
+}
+
+// expectGone reads what is answered by 404: either nothing is there, or nothing is known of it.
+func expectGone(t *testing.T, b backend.Backend, path, answer string, gone bool) {
+	t.Helper()
+	got, err := b.Read(t.Context(), path)
+	if got != nil || errors.Is(err, backend.ErrNotFound) != gone {
+		t.Errorf("404 with %q: got %v, %v; gone is %v", answer, got, err, gone)
+	}
+	if !gone && (err == nil || !strings.Contains(err.Error(), "answers 404 when asked to read")) {
+		t.Errorf("404 with %q: got %v", answer, err)
 	}
 }
 
