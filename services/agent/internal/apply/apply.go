@@ -359,8 +359,18 @@ func (a *Applier) sendStep(ctx context.Context, r Request, p *Progress, step ord
 			return nil
 		}
 		reason, known, ok := p.known.decideItem(item)
-		isHeld := item.Flags&object.Hold != 0 || known.State == memory.Held
-		if reason == "" && (isHeld || !p.shared[item.Key]) {
+		stays := item.Flags&object.Hold != 0 || known.State == memory.Held
+		isSent := reason != "" || p.shared[item.Key] && !stays
+		if isSent && known.State == memory.Unseen && known.UID != "" { // a hold of it is known by no watch yet
+			meta, err := a.api.Metadata(ctx, item.Ref)
+			if err != nil && !NotThere(err) {
+				return explainError(item, err)
+			}
+			if err == nil && isHeld(meta) {
+				known.State, ok, isSent = memory.Held, true, false
+			}
+		}
+		if !isSent {
 			switch {
 			case ok && known.Manifest == item.Sum: // else it is held, and stays as it was
 				p.noteDone(item, known.UID, known.Owned)
@@ -452,7 +462,7 @@ func withLabel(labels map[string]string, name, value string) map[string]string {
 // again.
 func (a *Applier) Make(ctx context.Context, r Request, items []set.Item) []Failure {
 	return a.forEach(ctx, items, func(ctx context.Context, item set.Item) *Problem {
-		if _, err := a.api.Metadata(ctx, item.Ref); !notThere(err) {
+		if _, err := a.api.Metadata(ctx, item.Ref); !NotThere(err) {
 			if err != nil {
 				return explainError(item, err)
 			}
@@ -507,7 +517,7 @@ func (a *Applier) recreateObject(ctx context.Context, item set.Item) (wait strin
 	const again = "is being deleted, to be made anew"
 	meta, err := a.api.Metadata(ctx, item.Ref)
 	switch {
-	case notThere(err):
+	case NotThere(err):
 		return again, nil
 	case err != nil:
 		return "", explainError(item, err)
@@ -528,7 +538,7 @@ func (a *Applier) recreateObject(ctx context.Context, item set.Item) (wait strin
 		return "", claimsGo()
 	}
 	a.memory.Doubt(item.Key) // the object must not be made as it was
-	if err := a.api.Replace(ctx, item.Ref, meta.UID, meta.ResourceVersion); err != nil && !notThere(err) && !apierrors.IsConflict(err) {
+	if err := a.api.Replace(ctx, item.Ref, meta.UID, meta.ResourceVersion); err != nil && !NotThere(err) && !apierrors.IsConflict(err) {
 		return "", explainError(item, err)
 	}
 	return again, nil
@@ -540,7 +550,7 @@ func (a *Applier) takesClaims(ctx context.Context, item set.Item) (bool, error) 
 		return false, nil
 	}
 	live, err := a.api.Get(ctx, item.Ref)
-	if notThere(err) {
+	if NotThere(err) {
 		return false, nil
 	}
 	if err != nil {
@@ -627,7 +637,7 @@ func (a *Applier) readHealth(ctx context.Context, p *Progress, item set.Item) (h
 		return health.Missing, "no service has it"
 	}
 	obj, err := a.api.Get(ctx, item.Ref)
-	if notThere(err) {
+	if NotThere(err) {
 		return health.Missing, "it is not in the cluster"
 	}
 	if err != nil {
@@ -640,8 +650,8 @@ func (a *Applier) readHealth(ctx context.Context, p *Progress, item set.Item) (h
 	return h.State, h.Message
 }
 
-// notThere tells that an object is not found, or that its kind is not served.
-func notThere(err error) bool {
+// NotThere tells that an object is not found, or that its kind is not served.
+func NotThere(err error) bool {
 	unknown := (*cluster.UnknownKindError)(nil)
 	return apierrors.IsNotFound(err) || errors.As(err, &unknown)
 }

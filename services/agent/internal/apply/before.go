@@ -51,7 +51,7 @@ func (a *Applier) Strangers(ctx context.Context, r Request, items []set.Item) (a
 		if meta == nil && !asked[item.Key] {
 			meta, err = a.api.Metadata(ctx, item.Ref)
 		}
-		if meta == nil && err == nil || notThere(err) {
+		if meta == nil && err == nil || NotThere(err) {
 			return nil
 		}
 		if err != nil {
@@ -162,7 +162,7 @@ func (a *Applier) adoptFields(ctx context.Context, ref object.Ref) error {
 	const attempts = 5
 	for attempt := 1; ; attempt++ {
 		meta, err := a.api.Metadata(ctx, ref)
-		if notThere(err) {
+		if NotThere(err) {
 			return nil
 		}
 		if err != nil {

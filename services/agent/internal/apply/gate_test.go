@@ -1,7 +1,9 @@
 package apply
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -28,6 +30,16 @@ type holding struct {
 
 	objects   map[string]*unstructured.Unstructured // by kind
 	awaitsPod bool
+	asked     int   // for metadata
+	silent    error // in place of metadata
+	applied   []string
+}
+
+func (*holding) HasStatus(schema.GroupVersionKind) bool { return false }
+
+func (h *holding) Apply(_ context.Context, obj *unstructured.Unstructured, _ bool) (*unstructured.Unstructured, error) {
+	h.applied = append(h.applied, obj.GetKind()+"/"+obj.GetName())
+	return obj, nil
 }
 
 func (h *holding) Get(_ context.Context, ref object.Ref) (*unstructured.Unstructured, error) {
@@ -38,8 +50,9 @@ func (h *holding) Get(_ context.Context, ref object.Ref) (*unstructured.Unstruct
 }
 
 func (h *holding) Metadata(ctx context.Context, ref object.Ref) (*metav1.PartialObjectMetadata, error) {
+	h.asked++
 	obj, err := h.Get(ctx, ref)
-	if err != nil {
+	if err = cmp.Or(h.silent, err); err != nil {
 		return nil, err
 	}
 	return &metav1.PartialObjectMetadata{
@@ -186,6 +199,60 @@ func TestAFailedHookWhoseObjectWentIsNotRunAgain(t *testing.T) {
 	} {
 		if newApplier(there).BeginHooks(other, []set.Item{item}, object.PreSync).hasFailed(item) {
 			t.Errorf("%s: the hook is not run", name)
+		}
+	}
+}
+
+// After a start the hold of an object is known by no watch yet. The object is asked for before it is changed, and only
+// then: what was seen, or was not made before, costs no request.
+func TestAHoldIsFoundBeforeTheFirstWatch(t *testing.T) {
+	t.Parallel()
+	ref := refOf("", "ConfigMap", "a")
+	const manifest = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}`
+	objects, items := renderedSet(t, &touched{}, manifest)
+	entry := inventory.Entry{Ref: ref, UID: "uid of a", Sum: items[0].Sum + 1}
+	type outcome struct{ applied, held, failed, asked int }
+	for name, test := range map[string]struct {
+		annotations map[string]string
+		change      func(*holding, *inventory.Entry)
+		isSeen      bool
+		want        outcome
+	}{
+		"held":     {map[string]string{object.HoldAnnotation: "incident"}, nil, false, outcome{held: 1, asked: 1}},
+		"not held": {nil, nil, false, outcome{applied: 1, asked: 1}},
+		"seen":     {nil, nil, true, outcome{applied: 1}},
+		"gone":     {nil, func(h *holding, _ *inventory.Entry) { clear(h.objects) }, false, outcome{applied: 1, asked: 1}},
+		"new":      {nil, func(_ *holding, e *inventory.Entry) { e.UID, e.Sum = "", 0 }, false, outcome{applied: 1}},
+		"as wanted": {
+			map[string]string{object.HoldAnnotation: "incident"},
+			func(_ *holding, e *inventory.Entry) { e.Sum = items[0].Sum },
+			false,
+			outcome{},
+		},
+		"no answer": {
+			nil,
+			func(h *holding, _ *inventory.Entry) { h.silent = errors.New("the API server is away") },
+			false,
+			outcome{failed: 1, asked: 1},
+		},
+	} {
+		live, entry := madeOf(ref, nil), entry
+		live.SetAnnotations(test.annotations)
+		there := &holding{objects: map[string]*unstructured.Unstructured{ref.Kind: live}}
+		if test.change != nil {
+			test.change(there, &entry)
+		}
+		a := newApplier(there)
+		entries := []inventory.Entry{entry}
+		a.memory.Track("web", entries)
+		if test.isSeen {
+			a.memory.Saw(ref.GVK(), live, 0, health.Health{})
+		}
+		request := Request{Service: "web", Set: objects, Record: inventory.Record{Service: "web", Entries: entries}}
+		result := a.Advance(t.Context(), request, a.newProgress(request, items, []order.Step{{Items: items}}))
+		got := outcome{len(there.applied), len(result.Held), len(result.Failures), there.asked}
+		if got != test.want {
+			t.Errorf("%s: got %+v, want %+v", name, got, test.want)
 		}
 	}
 }

@@ -181,9 +181,9 @@ func (a *Applier) startHook(ctx context.Context, r Request, p *Progress, item se
 	p.mu.Unlock()
 	meta, err := a.api.Metadata(ctx, item.Ref)
 	switch {
-	case p.hasFailed(item) && (notThere(err) || err == nil && !isOfRun(r, item, meta)):
+	case p.hasFailed(item) && (NotThere(err) || err == nil && !isOfRun(r, item, meta)):
 		return "", nil // awaitHooks says so
-	case notThere(err):
+	case NotThere(err):
 		return "", a.makeHook(ctx, r, p, item)
 	case err != nil:
 		return "", explainError(item, err)
@@ -208,7 +208,7 @@ func (a *Applier) startHook(ctx context.Context, r Request, p *Progress, item se
 	if !p.isDeletedBefore(item, owner) {
 		return "", a.makeHook(ctx, r, p, item)
 	}
-	if err := a.api.Delete(ctx, item.Ref, meta.UID); err != nil && !notThere(err) {
+	if err := a.api.Delete(ctx, item.Ref, meta.UID); err != nil && !NotThere(err) {
 		return "", explainError(item, err)
 	}
 	return earlier, nil
@@ -258,14 +258,14 @@ func (a *Applier) resumeHook(ctx context.Context, r Request, p *Progress, item s
 		return "", nil
 	}
 	obj, err := a.api.Get(ctx, item.Ref)
-	if notThere(err) {
+	if NotThere(err) {
 		return earlier, nil
 	}
 	if err != nil {
 		return "", explainError(item, err)
 	}
 	if state, _ := a.hookState(ctx, obj, p.rules); state == health.Degraded && r.Again {
-		if err := a.api.Delete(ctx, item.Ref, obj.GetUID()); err != nil && !notThere(err) {
+		if err := a.api.Delete(ctx, item.Ref, obj.GetUID()); err != nil && !NotThere(err) {
 			return "", explainError(item, err)
 		}
 		return earlier, nil
@@ -415,7 +415,7 @@ func (a *Applier) readLast(ctx context.Context, p *Progress, item set.Item) (wat
 	}
 	obj, err := a.api.Get(ctx, item.Ref)
 	switch {
-	case err != nil && !notThere(err):
+	case err != nil && !NotThere(err):
 		return watch.Last{}, err
 	case err == nil && obj.GetUID() == uid:
 		return watch.Last{Object: obj}, nil
@@ -512,13 +512,13 @@ func (a *Applier) dropHooks(ctx context.Context, r Request, p *Progress, items [
 			continue
 		}
 		meta, err := a.api.Metadata(ctx, item.Ref)
-		if err != nil && !notThere(err) || err == nil && (isHeld(meta) || !isOfRun(r, item, meta)) {
+		if err != nil && !NotThere(err) || err == nil && (isHeld(meta) || !isOfRun(r, item, meta)) {
 			continue
 		}
 		if err == nil {
 			err = a.api.Delete(ctx, item.Ref, meta.UID)
 		}
-		if err == nil || notThere(err) || apierrors.IsConflict(err) {
+		if err == nil || NotThere(err) || apierrors.IsConflict(err) {
 			p.mu.Lock()
 			delete(p.done, item.Key)
 			p.dropped[item.Key] = true

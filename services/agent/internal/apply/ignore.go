@@ -48,7 +48,7 @@ const replicas = "/spec/replicas"
 // else may have a part: then that part is left out.
 func (a *Applier) spareFields(ctx context.Context, item set.Item, wanted *unstructured.Unstructured, pointers []string) error {
 	meta, err := a.api.Metadata(ctx, item.Ref)
-	if notThere(err) {
+	if NotThere(err) {
 		return nil
 	}
 	if err != nil {
@@ -67,7 +67,7 @@ func (a *Applier) spareFields(ctx context.Context, item set.Item, wanted *unstru
 				continue
 			}
 			if live == nil {
-				if live, err = a.api.Whole(ctx, item.Ref); notThere(err) {
+				if live, err = a.api.Whole(ctx, item.Ref); NotThere(err) {
 					return nil // the object went meanwhile: it is made as it stands in the manifests
 				} else if err != nil {
 					return err
@@ -95,7 +95,7 @@ func (a *Applier) keepScale(ctx context.Context, item set.Item, wanted *unstruct
 		return nil
 	}
 	live, err := a.api.Whole(ctx, item.Ref)
-	if notThere(err) {
+	if NotThere(err) {
 		return nil
 	}
 	if err != nil {

@@ -52,14 +52,14 @@ func (c *touched) Apply(_ context.Context, obj *unstructured.Unstructured, _ boo
 	return obj, nil
 }
 
-// apply applies a manifest, in JSON, of which a field is left to others, and returns what is sent.
-func (c *touched) apply(t *testing.T, manifest, pointer string) map[string]any {
+// renderedSet is a set of a service with the object of a manifest, in JSON.
+func renderedSet(t *testing.T, scopes set.Scopes, manifest string) (*set.Set, []set.Item) {
 	t.Helper()
 	store, err := set.OpenStore(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	building, err := store.Create(set.Target{Service: "web", ID: set.IDOf("d", ""), Namespace: "shop", Scopes: c})
+	building, err := store.Create(set.Target{Service: "web", ID: set.IDOf("d", ""), Namespace: "shop", Scopes: scopes})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,11 +75,18 @@ func (c *touched) apply(t *testing.T, manifest, pointer string) map[string]any {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = objects.Close() }()
+	t.Cleanup(func() { _ = objects.Close() })
 	items, err := objects.Items()
 	if err != nil {
 		t.Fatal(err)
 	}
+	return objects, items
+}
+
+// apply applies a manifest, in JSON, of which a field is left to others, and returns what is sent.
+func (c *touched) apply(t *testing.T, manifest, pointer string) map[string]any {
+	t.Helper()
+	objects, items := renderedSet(t, c, manifest)
 	a := New(c, NewWidth(), memory.New(func(string) {}), nil)
 	spec := &deliveryv1.SyncSpec{Ignore: []*deliveryv1.IgnoreRule{{Pointers: []string{pointer}}}}
 	request := Request{Service: "web", Set: objects, Sync: spec}

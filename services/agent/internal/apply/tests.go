@@ -105,7 +105,7 @@ func (a *Applier) takeOver(ctx context.Context, r Request, p *Progress, attempt 
 	switch {
 	case err == nil && obj.GetUID() == attempt.UID:
 		a.follower.Follow(r.Service, obj)
-	case err != nil && !notThere(err):
+	case err != nil && !NotThere(err):
 		return "can't be read: " + explainError(attempt.Item, err).Text
 	}
 	p.mu.Lock()
@@ -121,7 +121,7 @@ func (a *Applier) ranUnseen(ctx context.Context, attempt Attempt) (Trial, bool) 
 	if !runsToCompletion(item) {
 		return Trial{}, false
 	}
-	if _, err := a.api.Metadata(ctx, item.Ref); !notThere(err) {
+	if _, err := a.api.Metadata(ctx, item.Ref); !NotThere(err) {
 		return Trial{}, false
 	}
 	events, err := a.api.Select(ctx, schema.GroupVersionKind{Version: "v1", Kind: "Event"}, item.Namespace, metav1.ListOptions{

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
@@ -614,7 +613,7 @@ func (s *site) renamedGroups(
 // uidOf is the UID that an object has in the cluster; "": it is not there.
 func (s *site) uidOf(ctx context.Context, ref object.Ref) (types.UID, error) {
 	meta, err := s.controller.Metadata(ctx, ref)
-	if _, unknown := errors.AsType[*cluster.UnknownKindError](err); unknown || apierrors.IsNotFound(err) {
+	if apply.NotThere(err) {
 		return "", nil
 	}
 	if err != nil {

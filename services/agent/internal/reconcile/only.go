@@ -113,7 +113,7 @@ func (s *site) findChosen(ctx context.Context, service desired.Service, record i
 	if missing != "" {
 		return nil, &problem{final: true, text: fmt.Sprintf("The sync names %s, which is not among the %s of the service (hooks can't be named): see `fairlead tree service %s`", missing, plural.Of(len(all), "object"), s.name)}
 	}
-	if failure := s.refuseHeld(items); failure != nil {
+	if failure := s.refuseHeld(ctx, items); failure != nil {
 		return nil, failure
 	}
 	if _, failures := s.claimObjects(items); len(failures) > 0 {
@@ -130,17 +130,27 @@ func (s *site) findChosen(ctx context.Context, service desired.Service, record i
 }
 
 // refuseHeld refuses objects that are neither applied nor repaired. An object that a lookup of the chart found is one
-// of them: the set has no content of it, and to send that would empty the object.
-func (s *site) refuseHeld(items []set.Item) *problem {
+// of them: the set has no content of it, and to send that would empty the object. An object of which no watch has told
+// yet is asked for.
+func (s *site) refuseHeld(ctx context.Context, items []set.Item) *problem {
 	for _, item := range items {
 		known, _ := s.controller.Memory.Get(item.Key)
+		isHeld := known.State == memory.Held
+		if item.Flags&object.Hold == 0 && known.State == memory.Unseen {
+			meta, err := s.controller.Metadata(ctx, item.Ref)
+			if err == nil {
+				_, isHeld = meta.Annotations[object.HoldAnnotation]
+			} else if !apply.NotThere(err) {
+				return retriedProblem(err)
+			}
+		}
 		switch {
 		case item.Flags&object.Hold != 0:
 			return &problem{final: true, text: fmt.Sprintf(
 				"The sync names %s, which stays as it is: its manifest has the annotation %s, "+
 					"or the chart looks it up and leaves it out",
 				item.Key, object.HoldAnnotation)}
-		case known.State == memory.Held:
+		case isHeld:
 			return &problem{final: true, text: fmt.Sprintf(
 				"The sync names %s, which is held by its annotation %s in the cluster: "+
 					"take that off, and ask for the sync again",

@@ -11,8 +11,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/types/known/timestamppb"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/services/agent/internal/desired"
@@ -135,9 +137,11 @@ func TestASyncOfSingleObjectsLeavesThoseThatAreHeld(t *testing.T) {
 	}
 	live := &unstructured.Unstructured{Object: map[string]any{}}
 	live.SetGroupVersionKind(refOf("ConfigMap", "b").GVK())
-	live.SetName("b")
-	if err := building.Add(t.Context(), live.DeepCopy(), kubeyaml.Position{File: "b.yaml"}); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"d", "c", "b"} {
+		live.SetName(name)
+		if err := building.Add(t.Context(), live.DeepCopy(), kubeyaml.Position{File: name + ".yaml"}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := building.Hold(t.Context(), refOf("Secret", "password"), kubeyaml.Position{}); err != nil {
 		t.Fatal(err)
@@ -148,19 +152,59 @@ func TestASyncOfSingleObjectsLeavesThoseThatAreHeld(t *testing.T) {
 	}
 	defer func() { _ = objects.Close() }()
 	known := memory.New(func(string) {})
-	known.Track("web", []inventory.Entry{{Ref: refOf("ConfigMap", "b"), UID: "1", Sum: 1}})
+	var entries []inventory.Entry
+	for _, name := range []string{"b", "c", "d"} {
+		entries = append(entries, inventory.Entry{Ref: refOf("ConfigMap", name), UID: types.UID(name), Sum: 1})
+	}
+	known.Track("web", entries) // the watch has told of b only
 	live.SetNamespace("shop")
 	live.SetAnnotations(map[string]string{object.HoldAnnotation: "until Monday"})
 	known.Saw(live.GroupVersionKind(), live, 0, health.Health{})
 	s := &site{name: "web", controller: &Controller{Deps: Deps{Memory: known, Inventory: inventory.New(nil, nil)}}}
-	for name, want := range map[string]string{
-		"Secret/password": "Secret shop/password, which stays as it is",
-		"ConfigMap/b":     "ConfigMap shop/b, which is held by its annotation fairlead.dev/hold in the cluster",
+	s.controller.Metadata = func(_ context.Context, ref object.Ref) (*metav1.PartialObjectMetadata, error) {
+		if ref.Name == "d" {
+			return nil, errors.New("the API server is away")
+		}
+		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: live.GetAnnotations()}}, nil
+	}
+	for name, want := range map[string]struct {
+		text  string
+		final bool
+	}{
+		"Secret/password": {"Secret shop/password, which stays as it is", true},
+		"ConfigMap/b":     {"ConfigMap shop/b, which is held by its annotation fairlead.dev/hold in the cluster", true},
+		"ConfigMap/c":     {"ConfigMap shop/c, which is held by its annotation fairlead.dev/hold in the cluster", true},
+		"ConfigMap/d":     {"the API server is away", false},
 	} {
 		service := desired.Service{Name: "web", Sync: &deliveryv1.SyncSpec{RequestOnly: []string{name}}}
 		_, failure := s.findChosen(t.Context(), service, inventory.Record{Service: "web"}, objects)
-		if failure == nil || !failure.final || !strings.Contains(failure.text, want) {
-			t.Errorf("%s: got %+v, want %q", name, failure, want)
+		if failure == nil || failure.final != want.final || !strings.Contains(failure.text, want.text) {
+			t.Errorf("%s: got %+v, want %+v", name, failure, want)
+		}
+	}
+}
+
+// An object that was held when the apply asked for it is on hold until a watch says otherwise: a notice of anything else
+// does not begin the apply anew.
+func TestAnObjectThatNoWatchHasToldOfStaysHeld(t *testing.T) {
+	t.Parallel()
+	ref := object.Ref{Key: object.Key{Kind: "ConfigMap", Namespace: "shop", Name: "a"}, Version: "v1"}
+	known := memory.New(func(string) {})
+	known.Track("web", []inventory.Entry{{Ref: ref, UID: "1", Sum: 1}})
+	w := newWorker(&site{name: "web", controller: &Controller{Deps: Deps{Memory: known}}}, &trial.Trial{})
+	w.held = []object.Key{ref.Key}
+	if w.heldReleased() {
+		t.Error("it is taken for released before the watch tells of it")
+	}
+	live := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "shop", UID: "1"}}
+	for _, isHeld := range []bool{true, false} {
+		live.Annotations = nil
+		if isHeld {
+			live.Annotations = map[string]string{object.HoldAnnotation: "incident"}
+		}
+		known.Saw(ref.GVK(), live, 0, health.Health{})
+		if w.heldReleased() == isHeld {
+			t.Errorf("held: %t, and it is taken for the opposite", isHeld)
 		}
 	}
 }

@@ -279,11 +279,12 @@ func (w *worker) isCurrent() bool {
 		!w.site.controller.Inventory.Inherits(w.record)
 }
 
-// heldReleased tells that people keep one of the held objects no longer.
+// heldReleased tells that people keep one of the held objects no longer. An object that no watch has told of yet is as
+// the apply found it.
 func (w *worker) heldReleased() bool {
 	return slices.ContainsFunc(w.held, func(key object.Key) bool {
 		known, ok := w.site.controller.Memory.Get(key)
-		return !ok || known.State != memory.Held
+		return !ok || known.State != memory.Held && known.State != memory.Unseen
 	})
 }
 
