@@ -149,8 +149,8 @@ func (a *api) refused(status int, what string) error {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return fmt.Errorf("%s does not let us %s (%d): look at its Secret and at what that may do there", a.base.Host, what, status)
 	case http.StatusNotFound:
-		return fmt.Errorf("%s answers 404 when asked to %s, and does not say that nothing is there: "+
-			"look at the backend's spec, and whether a proxy answers in place of its server", a.base.Host, what)
+		return fmt.Errorf("%s answers 404 when asked to %s: look at the backend's spec, and whether a proxy answers "+
+			"in place of its server", a.base.Host, what)
 	case http.StatusTooManyRequests:
 		return fmt.Errorf("%s has too much to do (%d): it is asked again later", a.base.Host, status)
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:

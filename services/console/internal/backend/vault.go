@@ -208,7 +208,8 @@ func (v *vault) renew(ctx context.Context) error {
 	return nil
 }
 
-// unwell says that an answer is about Vault, which restarts or has too much to do, and not about what it was asked.
+// unwell says that an answer is about Vault, which restarts or has too much to do, and not about what it was asked. 404 is
+// of a proxy in its place: of a token Vault never answers it.
 func unwell(status int) bool {
-	return status >= http.StatusInternalServerError || status == http.StatusTooManyRequests
+	return status >= http.StatusInternalServerError || status == http.StatusTooManyRequests || status == http.StatusNotFound
 }

@@ -293,8 +293,8 @@ func TestATokenIsRenewedWhenVaultIsBack(t *testing.T) {
 			answer = `{"auth": {"lease_duration": 3600, "renewable": true}}`
 			fallthrough
 		case "/v1/auth/approle/login":
-			if away.Load() > 0 {
-				w.WriteHeader(http.StatusServiceUnavailable)
+			if status := away.Load(); status > 0 {
+				w.WriteHeader(int(status))
 				return
 			}
 		}
@@ -311,17 +311,23 @@ func TestATokenIsRenewedWhenVaultIsBack(t *testing.T) {
 		return b
 	}
 	b := open(map[string]string{"token": "x"})
-	for i, step := range []struct{ minutes, away, renewals int64 }{{0, 0, 0}, {31, 1, 1}, {32, 0, 2}, {33, 0, 2}} {
+	for i, step := range []struct{ minutes, away, renewals int64 }{
+		{0, 0, 0}, {31, http.StatusServiceUnavailable, 1}, {32, http.StatusNotFound, 2}, {33, 0, 3}, {34, 0, 3},
+	} {
 		clock.offset.Store(step.minutes * int64(time.Minute))
 		away.Store(step.away)
 		if got, err := b.Read(t.Context(), "a"); err != nil || got["a"] != "1" || renewals.Load() != step.renewals {
 			t.Errorf("step %d: got %v, %v after %d renewals, want %d", i, got, err, renewals.Load(), step.renewals)
 		}
 	}
-	away.Store(1)
-	_, err := open(map[string]string{"roleID": "x", "secretID": "y"}).Read(t.Context(), "a")
-	if err == nil || !strings.Contains(err.Error(), "answers 503") {
-		t.Errorf("a login while Vault restarts: %v", err)
+	for status, want := range map[int64]string{
+		http.StatusServiceUnavailable: "answers 503", http.StatusNotFound: "answers 404 when asked to log in",
+	} {
+		away.Store(status)
+		_, err := open(map[string]string{"roleID": "x", "secretID": "y"}).Read(t.Context(), "a")
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("a login while Vault restarts: %v, want %s", err, want)
+		}
 	}
 }
 
