@@ -133,6 +133,50 @@ func TestGlobalServiceFollowsLabels(t *testing.T) {
 	})
 }
 
+// A label that clusters and the selectors of global services change in one write leaves services where they are, and
+// what is not chosen by both leaves.
+func TestALabelThatIsRenamedInOneWriteKeepsServicesAndLevers(t *testing.T) {
+	t.Parallel()
+	both(t, func(t *testing.T, admin api) {
+		relabelled := map[string]string{"environment": "production"}
+		admin.must(t, newSource("shop"), newCluster("edge-1", "env", "prod"), newCluster("edge-2", "env", "prod"),
+			newCluster("edge-3", "env", "prod"), newGlobal("logs", prod()))
+		uid := admin.service(t, "logs-edge-1").GetMetadata().GetUid()
+		if _, err := admin.levers.HoldService(t.Context(), &consolev1.HoldServiceRequest{
+			Name: "logs-edge-1", Reason: "incident 7",
+		}); err != nil {
+			t.Fatal(err)
+		}
+		done, err := admin.apply(t, &consolev1.ApplyRequest{Resources: anyOf(
+			newCluster("edge-1", "environment", "production"), newCluster("edge-2"), newCluster("edge-3"),
+			newCluster("edge-4", "environment", "production"), newGlobal("logs", relabelled),
+		)})
+		const note = "more services leave than may at once: of global service \"logs\", 1 service is kept until " +
+			"`fairlead confirm global logs`, 1 service created, 1 service deleted"
+		if err != nil || done[4].GetNote() != note {
+			t.Fatalf("%q, %v, want %q", done, err, note)
+		}
+		got := admin.service(t, "logs-edge-1")
+		if got.GetMetadata().GetUid() != uid || got.GetLevers().GetMode().GetReason() != "incident 7" {
+			t.Errorf("it was %s and held, and is %v", uid, got)
+		}
+		if got := admin.served(t); got != "logs-edge-1:logs@edge-1 logs-edge-3:logs@edge-3 logs-edge-4:logs@edge-4" {
+			t.Error(got)
+		}
+	})
+}
+
+// Beside a global service that stays as it is, the labels of clusters count.
+func TestClustersAreRelabelledBesideAnUnchangedGlobalService(t *testing.T) {
+	t.Parallel()
+	admin := newHub(t, "").start(t).admin(t)
+	admin.must(t, newSource("shop"), newCluster("a", "env", "prod"), newCluster("b"), newGlobal("logs", prod()))
+	admin.must(t, newCluster("a"), newCluster("b", "env", "prod"), newGlobal("logs", prod()))
+	if got := admin.served(t); got != "logs-b:logs@b" {
+		t.Error(got)
+	}
+}
+
 func TestOverrideOfALaterRuleWins(t *testing.T) {
 	t.Parallel()
 	admin := newHub(t, "").start(t).admin(t)

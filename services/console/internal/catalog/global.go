@@ -62,6 +62,9 @@ type Planned struct {
 	Problem string
 
 	edit Edit
+	// followed: the cluster was chosen before the write, so the service followed the global service, and is not held
+	// back.
+	followed bool
 }
 
 // Globals is a Hook: it keeps the services of global services as these and the clusters want them, in the
@@ -117,27 +120,33 @@ func ownedByGlobal(before, after *store.Resource) error {
 		"service %q comes of global service %q: change that, or its overrides", before.Name, owner)
 }
 
-// clusterWrote brings the services of one cluster in line.
+// clusterWrote brings the services of one cluster in line, but for those of global services that the write changes, too:
+// what such a global service chooses is known only then.
 func (g Globals) clusterWrote(ctx context.Context, w *Write, before *store.Resource, after store.Resource) error {
+	if before != nil {
+		w.relabelled[after.Name] = *before
+	}
 	rows, err := w.Tx.List(ctx, store.KindGlobalService, "", MaxReferrers)
 	if err != nil {
 		return err
 	}
 	for _, row := range rows {
+		if w.changing[row.Name] {
+			continue
+		}
 		global, err := resource.GlobalServices().Decode(row)
 		if err != nil {
 			return err
 		}
-		chosen := global.Spec.Clusters.Fits(after.Name, after.Labels)
 		was := before != nil && global.Spec.Clusters.Fits(before.Name, before.Labels)
-		if !chosen && !was {
+		if !was && !global.Spec.Clusters.Fits(after.Name, after.Labels) {
 			continue
 		}
 		service, err := w.Tx.Named(ctx, store.KindService, []string{nameAt(global.Meta.Name, after.Name)})
 		if err != nil {
 			return err
 		}
-		plan := plan(global, &global.Spec, []store.Resource{after}, service, was)
+		plan := plan(global, &global.Spec, []store.Resource{after}, service, w.relabelled)
 		if err := g.carryOut(ctx, w, row, global, plan); err != nil {
 			return err
 		}
@@ -151,7 +160,7 @@ func (g Globals) globalWrote(ctx context.Context, w *Write, before *store.Resour
 	if err != nil {
 		return err
 	}
-	planned, err := planAll(ctx, w.Tx.View, global, old, nil)
+	planned, err := planAll(ctx, w.Tx.View, global, old, w.relabelled, nil)
 	if err != nil {
 		return err
 	}
@@ -168,8 +177,10 @@ func decodeGlobals(before *store.Resource, after store.Resource) (global resourc
 }
 
 // planAll says what a global service does to all services, as far as a caller sees them and their clusters; sees is nil
-// where that is all.
-func planAll(ctx context.Context, v store.View, global resource.GlobalService, old *resource.GlobalSpec, sees func(store.Resource) bool) ([]Planned, error) {
+// where that is all. relabelled are the clusters whose labels change with it, as they were, by name.
+func planAll(ctx context.Context, v store.View, global resource.GlobalService, old *resource.GlobalSpec,
+	relabelled map[string]store.Resource, sees func(store.Resource) bool,
+) ([]Planned, error) {
 	clusters, err := v.List(ctx, store.KindCluster, "", MaxReferrers)
 	if err != nil {
 		return nil, err
@@ -186,19 +197,24 @@ func planAll(ctx context.Context, v store.View, global resource.GlobalService, o
 		return nil, err
 	}
 	if sees == nil {
-		return plan(global, old, clusters, services, false), nil
+		return plan(global, old, clusters, services, relabelled), nil
 	}
 	maps.DeleteFunc(services, func(_ string, r store.Resource) bool { return !sees(r) })
-	return slices.DeleteFunc(plan(global, old, clusters, services, false), func(p Planned) bool { return p.After != nil && !sees(*p.After) }), nil
+	return slices.DeleteFunc(plan(global, old, clusters, services, relabelled), func(p Planned) bool { return p.After != nil && !sees(*p.After) }), nil
 }
 
 // plan says what is to be done at clusters, whose services are given by name. A service whose cluster was not chosen
-// before either is held back by the guard, and stays; was says that it was.
-func plan(global resource.GlobalService, old *resource.GlobalSpec, clusters []store.Resource, services map[string]store.Resource, was bool) []Planned {
+// before either is held back by the guard, and stays.
+func plan(global resource.GlobalService, old *resource.GlobalSpec, clusters []store.Resource, services, relabelled map[string]store.Resource) []Planned {
 	var out []Planned
 	for _, cluster := range clusters {
 		name := nameAt(global.Meta.Name, cluster.Name)
+		before, moved := relabelled[cluster.Name]
+		if !moved {
+			before = cluster
+		}
 		p := Planned{Name: name, Cluster: cluster.Name}
+		p.followed = old != nil && old.Clusters.Fits(before.Name, before.Labels)
 		current, exists := services[name]
 		if exists {
 			p.Before = &current
@@ -209,7 +225,7 @@ func plan(global resource.GlobalService, old *resource.GlobalSpec, clusters []st
 			p.Action, p.Problem = PlanKeep, fmt.Sprintf("service %q exists already, and is not of global service %q: rename one of them", name, global.Meta.Name)
 		case chosen:
 			p.wanted(global, old, cluster)
-		case ours && (was || old != nil && old.Clusters.Fits(cluster.Name, cluster.Labels)):
+		case ours && p.followed:
 			p.leaves(global)
 		case ours:
 			p.Action = PlanKeep
@@ -590,7 +606,7 @@ func (c *Catalog) PreviewGlobal(ctx context.Context, by By, in resource.GlobalSe
 		if err != nil {
 			return err
 		}
-		if p.Services, err = planAll(ctx, v, global, old, sees); err != nil || before == nil {
+		if p.Services, err = planAll(ctx, v, global, old, nil, sees); err != nil || before == nil {
 			return err
 		}
 		stake, held, err := c.heldStake(ctx, v, current)

@@ -60,11 +60,15 @@ type Write struct {
 	// leaving are the clusters that the write deletes, or the one that it is part of.
 	leaving map[string]bool
 	// left are those of the clusters of services that it deletes which have left.
-	left    map[string]bool
-	action  string // of the resource that the hook is called for
-	catalog *Catalog
-	side    *[]Written // of the resource that the hook is called for
-	notes   *[]string  // of the same
+	left map[string]bool
+	// changing are the global services that the write changes after its clusters. A cluster's hook leaves them to their
+	// own, which knows by relabelled how clusters were before the write changed their labels, by name.
+	changing   map[string]bool
+	relabelled map[string]store.Resource
+	action     string // of the resource that the hook is called for
+	catalog    *Catalog
+	side       *[]Written // of the resource that the hook is called for
+	notes      *[]string  // of the same
 }
 
 // Put writes more within the same write. Its results stand beside the resource that the hook was called for.
@@ -201,6 +205,9 @@ func (c *Catalog) PutIn(ctx context.Context, of Write, edits []Edit) ([]Written,
 	if err := w.once(); err != nil {
 		return nil, err
 	}
+	if err := w.lookAhead(ctx); err != nil {
+		return nil, err
+	}
 	for _, kind := range store.Kinds() {
 		if err := w.put(ctx, kind); err != nil {
 			return nil, err
@@ -266,6 +273,31 @@ func (w *writing) once() error {
 		seen[ref] = true
 	}
 	return nil
+}
+
+// lookAhead finds the global services that a write of clusters changes, too.
+func (w *writing) lookAhead(ctx context.Context) error {
+	clusters := false
+	for i := range w.edits {
+		clusters = clusters || w.edits[i].draft.Kind == store.KindCluster && !w.edits[i].removal
+	}
+	if !clusters {
+		return nil
+	}
+	of, found, err := w.find(ctx, store.KindGlobalService, false)
+	w.changing, w.relabelled = map[string]bool{}, map[string]store.Resource{}
+	for _, i := range of {
+		e := w.edits[i] // a copy: put completes the edit, and reports its faults
+		if current, ok := found[e.draft.Name]; ok && w.catalog.complete(&e, &current) == nil {
+			w.changing[e.draft.Name] = !unchanged(current, e.draft)
+		}
+	}
+	return err
+}
+
+// unchanged says whether a draft is what is there.
+func unchanged(before store.Resource, d store.Draft) bool {
+	return bytes.Equal(before.Spec, d.Spec) && bytes.Equal(before.Sealed, d.Sealed) && maps.Equal(before.Labels, d.Labels)
 }
 
 // find looks for the resources of the edits of a kind.
@@ -439,7 +471,7 @@ func (w *writing) change(ctx context.Context, i int) error {
 	if before == nil {
 		return nil
 	}
-	if bytes.Equal(before.Spec, d.Spec) && bytes.Equal(before.Sealed, d.Sealed) && maps.Equal(before.Labels, d.Labels) {
+	if unchanged(*before, d) {
 		w.out[i].After, w.out[i].Outcome = before, Unchanged
 		// Else "unchanged" would tell anybody what is there, the values of a secret included.
 		return w.fault(i, w.catalog.guard.MayWrite(ctx, w.By, *before))
