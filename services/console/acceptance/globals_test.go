@@ -177,6 +177,40 @@ func TestClustersAreRelabelledBesideAnUnchangedGlobalService(t *testing.T) {
 	}
 }
 
+// A held-back service is not brought in line meanwhile: the template counts again once its cluster is chosen again.
+func TestAHeldBackServiceThatIsChosenAgainGetsTheTemplate(t *testing.T) {
+	t.Parallel()
+	const orphan = deliveryv1.DeletePolicy_DELETE_POLICY_ORPHAN
+	in := []proto.Message{newCluster("a", "env", "prod"), newCluster("b", "env", "prod")}
+	for name, again := range map[string]func(admin api, g *consolev1.GlobalService){
+		"by its cluster": func(admin api, _ *consolev1.GlobalService) { admin.must(t, in...) },
+		"by the global service": func(admin api, g *consolev1.GlobalService) {
+			g.Spec.Clusters = &consolev1.ClusterSelector{All: true}
+			admin.putGlobal(t, g)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			admin := newHub(t, "").start(t).admin(t)
+			g := newGlobal("logs", prod())
+			g.Spec.MaxDeletions = 1
+			admin.must(t, append([]proto.Message{newSource("shop"), g}, in...)...)
+			admin.must(t, newCluster("a"), newCluster("b"))
+			if got := admin.served(t); got != "logs-b:logs@b" {
+				t.Fatal(got)
+			}
+			g.Spec.Template.Sync = &deliveryv1.SyncSpec{OnDelete: orphan}
+			admin.putGlobal(t, g)
+			again(admin, g)
+			for _, service := range []string{"logs-a", "logs-b"} {
+				if got := admin.service(t, service).GetSpec().GetSync().GetOnDelete(); got != orphan {
+					t.Errorf("%s: onDelete is %v", service, got)
+				}
+			}
+		})
+	}
+}
+
 func TestOverrideOfALaterRuleWins(t *testing.T) {
 	t.Parallel()
 	admin := newHub(t, "").start(t).admin(t)

@@ -248,7 +248,7 @@ func (p *Planned) wanted(global resource.GlobalService, old *resource.GlobalSpec
 	}
 	if p.Before != nil {
 		is, err := state.FilesOf(*p.Before)
-		if err == nil && old != nil && !sameSync(is, old.Template) {
+		if err == nil && p.followed && !sameSync(is, old.Template) {
 			spec.Sync, spec.UnpinAfter = is.Sync, is.UnpinAfter // an operator has changed how the service is synced
 		}
 	}
