@@ -44,8 +44,10 @@ type Details struct {
 	failed string
 
 	mu sync.Mutex // guards what follows, and the files
-	// pending counts the states of each file that waits: a newer one may come while one is sent.
+	// pending has the generation of each file that waits: a newer one may come while one is sent.
 	pending map[string]uint64
+	// generation counts the lists that came.
+	generation uint64
 	// last is the sum of what was set last, but for its time.
 	last map[string][sha256.Size]byte
 }
@@ -64,7 +66,8 @@ func OpenDetails(dir string, distributors *deliveryclient.Distributors, log *slo
 		pending: map[string]uint64{}, last: map[string][sha256.Size]byte{},
 	}
 	for _, path := range files {
-		d.pending[filepath.Base(path)] = 1
+		d.generation++
+		d.pending[filepath.Base(path)] = d.generation
 	}
 	return d, nil
 }
@@ -121,7 +124,8 @@ func (d *Details) Set(detail *deliveryv1.ServiceDetail) error {
 		return fmt.Errorf("keep detail: %w", err)
 	}
 	d.last[file] = sum
-	d.pending[file]++
+	d.generation++
+	d.pending[file] = d.generation
 	select {
 	case d.wake <- struct{}{}:
 	default:

@@ -32,25 +32,35 @@ type taker struct {
 	got     []*deliveryv1.ServiceDetail
 	called  int
 	changed chan struct{}
+	holds   chan struct{} // a call waits until it is closed; nil: none does
 }
 
 func (r *taker) ReportDetails(_ context.Context,
 	request *deliveryv1.ReportDetailsRequest,
 ) (*deliveryv1.ReportDetailsResponse, error) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.called++
-	defer func() {
-		select {
-		case r.changed <- struct{}{}:
-		default:
-		}
-	}()
+	holds := r.holds
+	r.mu.Unlock()
+	r.tell()
+	if holds != nil {
+		<-holds
+	}
+	defer r.tell()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.refuse != nil && (r.refuses == "" || r.refuses == request.GetDetail().GetService()) {
 		return nil, r.refuse
 	}
 	r.got = append(r.got, request.GetDetail())
 	return &deliveryv1.ReportDetailsResponse{}, nil
+}
+
+func (r *taker) tell() {
+	select {
+	case r.changed <- struct{}{}:
+	default:
+	}
 }
 
 func (r *taker) await(t *testing.T, what string, ok func() bool) {
@@ -305,5 +315,24 @@ func TestOneListThatFailsDoesNotHoldBackOthers(t *testing.T) {
 			services[one.GetService()] = true
 		}
 		return services["b"] && services["c"]
+	})
+}
+
+// A service leaves and comes back while a list of it is on its way.
+func TestAListThatComesWhileAnOlderOneIsSentIsSent(t *testing.T) {
+	t.Parallel()
+	hub, distributors := newTaker(t)
+	hub.holds = make(chan struct{})
+	d, _ := sendDetails(t, t.TempDir(), distributors)
+	if err := d.Set(objects("web", "a")); err != nil {
+		t.Fatal(err)
+	}
+	hub.await(t, "the first list is on its way", func() bool { return hub.called > 0 })
+	if err := errors.Join(d.Forget("web"), d.Set(objects("web", "b"))); err != nil {
+		t.Fatal(err)
+	}
+	close(hub.holds)
+	hub.await(t, "the second list", func() bool {
+		return len(hub.got) == 2 && hub.got[1].GetObjects().GetObjects()[0].GetName() == "b"
 	})
 }
