@@ -27,12 +27,13 @@ const (
 	defaultInterval = time.Minute
 	// retryInterval is how soon one is read again that could not be.
 	retryInterval = 15 * time.Second
-	// passTimeout bounds one reading of all places of a backend, and claimFor is how long no other console begins one.
+	// passTimeout bounds one reading of all places of a backend, and claimFor is how long no other console begins one:
+	// there is time left for the one write of what was read.
 	passTimeout = 45 * time.Second
 	claimFor    = time.Minute
 	// parallelReads of one backend.
 	parallelReads = 8
-	// noteTimeout bounds how long what was read is written when the console stops.
+	// noteTimeout bounds how long what was read is written when the console stops. Else it has as long as other writes.
 	noteTimeout = 5 * time.Second
 )
 
@@ -97,8 +98,6 @@ func (r *Reader) look(ctx context.Context) error {
 		}
 		r.passes.Go(func() {
 			defer r.end(of.Backend)
-			ctx, cancel := context.WithTimeout(ctx, passTimeout)
-			defer cancel()
 			if err := r.pass(ctx, of.Backend); err != nil && ctx.Err() == nil {
 				r.Log.WarnContext(ctx, "what a backend has is not known anew", "backend_uid", of.Backend, "err", err)
 			}
@@ -156,23 +155,36 @@ type task struct {
 
 // pass reads all places of a backend, and gives services what has changed.
 func (r *Reader) pass(ctx context.Context, uid string) error {
-	t, err := r.claim(ctx, uid)
+	reading, cancel := context.WithTimeout(ctx, passTimeout)
+	defer cancel()
+	t, err := r.claim(reading, uid)
 	if err != nil || t == nil {
 		return err
 	}
 	// After the claim: what is wanted from then on has the next reading begin at once.
-	err = r.Resolver.store.Read(ctx, func(ctx context.Context, v store.View) error { return r.prepare(ctx, v, uid, t) })
+	err = r.Resolver.store.Read(reading, func(ctx context.Context, v store.View) error { return r.prepare(ctx, v, uid, t) })
 	if errors.Is(err, store.ErrNotFound) {
 		return nil // the backend is gone
 	}
 	if err != nil {
 		return err
 	}
-	results, problem := r.readBackend(ctx, t)
-	// The values are noted also when the console stops meanwhile: others wait for claimFor else.
-	noting, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
-	defer cancel()
-	return r.note(noting, t, results, problem)
+	results, problem := r.readBackend(reading, t)
+	noting, stop := noteContext(ctx)
+	defer stop()
+	err = r.note(noting, t, results, problem)
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	// The cause may be what the write is about, and not the database.
+	return r.note(noting, t, nil, fmt.Errorf("what was read can not be given to services: %w", err))
+}
+
+// noteContext is for writing what was read, also when the console stops meanwhile: others wait for claimFor else.
+func noteContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	noting, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(noteTimeout, cancel) })
+	return noting, func() { stop(); cancel() }
 }
 
 // claim takes a reading on, unless another console has.
@@ -341,7 +353,7 @@ func (r *Reader) connect(t *task) (backend.Backend, error) {
 	return at, nil
 }
 
-// note keeps what was read, and computes anew what services get whose places have others values.
+// note keeps what was read, if something was, and computes anew what services get whose places have others values.
 func (r *Reader) note(ctx context.Context, t *task, results []result, problem error) error {
 	var was places.Reading
 	err := r.Resolver.store.Write(ctx, author, func(ctx context.Context, tx *store.Tx) error {
@@ -368,12 +380,14 @@ func (r *Reader) note(ctx context.Context, t *task, results []result, problem er
 		if problem != nil {
 			is.Problem = problem.Error()
 		}
-		if err := tx.PutReading(ctx, is); err != nil {
+		if err := tx.PutReading(ctx, is); err != nil || results == nil {
 			return err
 		}
 		return r.keep(ctx, tx, t, results)
 	})
-	r.tell(ctx, t, was.Problem, problem)
+	if err == nil {
+		r.tell(ctx, t, was.Problem, problem)
+	}
 	return err
 }
 

@@ -4,7 +4,9 @@ import (
 	"context"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"fairlead.dev/services/console/internal/backend"
@@ -52,5 +54,75 @@ func TestConnectionsGoWithTheirBackends(t *testing.T) {
 	}
 	if n := len(r.connected()); n != 0 {
 		t.Errorf("%d connections after the backend went", n)
+	}
+}
+
+// slow is a shelf with a path that hangs. When the reading of it ends, another write takes its time in the database.
+type slow struct {
+	shelf
+	store *store.Store
+}
+
+func (s *slow) Read(ctx context.Context, path string) (backend.Values, error) {
+	if path != "hung" {
+		return s.shelf.Read(ctx, path)
+	}
+	<-ctx.Done()
+	begun := make(chan struct{})
+	go func() {
+		_ = s.store.Write(context.WithoutCancel(ctx), "test", func(context.Context, *store.Tx) error {
+			close(begun)
+			<-time.After(2 * noteTimeout)
+			return nil
+		})
+	}()
+	<-begun
+	return nil, ctx.Err()
+}
+
+// Only a console that stops is short of time.
+func TestASlowDatabaseGivesOutWhatWasRead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		at := &slow{shelf: shelf{"a": {"pw": "hunter2"}}}
+		n := newNewcomer(t, at)
+		at.store = n.resolver.store
+		n.service(t, "web", "a")
+		n.service(t, "api", "hung")
+		n.reads(t)
+		for name, problem := range map[string]bool{"web": false, "api": true} {
+			s, err := n.resolver.catalog.GetService(t.Context(), name)
+			if err != nil || (s.Status.ConfigProblem != nil) != problem {
+				t.Errorf("the problem of %s is %+v, %v", name, s.Status.ConfigProblem, err)
+			}
+		}
+	})
+}
+
+// problem is why the backend can't be read, as its status says.
+func (n *newcomer) problem(t *testing.T) (problem string) {
+	t.Helper()
+	ok(t, n.resolver.store.Read(t.Context(), func(ctx context.Context, v store.View) error {
+		row, err := v.Get(ctx, store.KindBackend, "files")
+		if err != nil {
+			return err
+		}
+		readings, err := v.Readings(ctx, []string{row.UID})
+		problem = readings[row.UID].Problem
+		return err
+	}))
+	return problem
+}
+
+func TestABackendSaysWhyItsValuesAreNotGivenOut(t *testing.T) {
+	t.Parallel()
+	n := newNewcomer(t, shelf{"a": {"pw": "hunter2"}})
+	n.names(t, "a")
+	ok(t, n.resolver.store.Write(t.Context(), "test", func(ctx context.Context, tx *store.Tx) error {
+		return tx.PutConfigKey(ctx, []byte("damaged"))
+	}))
+	n.reads(t)
+	if problem := n.problem(t); !strings.Contains(problem, "open key of configurations") {
+		t.Errorf("the problem is %q", problem)
 	}
 }
