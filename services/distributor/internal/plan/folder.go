@@ -234,6 +234,9 @@ func (u *Update) deliver(f *folder) {
 	if f.late || f.some {
 		f.late, f.some = false, false
 		u.tellAll(f)
+		for _, s := range f.services {
+			s.earlier = nil // nothing is in doubt now
+		}
 	}
 	was := f.content
 	is := &Content{Ref: f.line.ref, Want: f.want.key, Revision: *f.line.head, Artifact: f.want.artifact}

@@ -3,7 +3,8 @@
 //
 // Content belongs to folders: services for one folder of a source at one ref get the same. A service keeps
 // what was last delivered until something newer is resolved, so an error in between (a folder that is gone,
-// a gitcache that is away) changes nothing in a cluster. A service that was never resolved is not delivered
+// a gitcache that is away) changes no content in a cluster; the service's options and configuration are delivered
+// with the content that there is. A service that was never resolved is not delivered
 // and not removed either: only a service that the catalog does not have for a cluster is.
 //
 // The plan is computed when something changes, so that a cluster that has all it should have is answered by one
@@ -136,8 +137,15 @@ type service struct {
 	own    *Content
 	before *Content // delivered before, of another folder; an agent may be about to download it
 	digest delivery.Digest
-	place  int32 // in folder.services
+	// earlier are the digests before this one with the same content, the last first, while the newest content can't
+	// be had: an agent that has one of them has no newer content. Nil: none.
+	earlier *[maxEarlier]delivery.Digest
+	place   int32 // in folder.services
 }
+
+// maxEarlier bounds the memory of a service whose newest content can't be had: an agent that missed more changes of the
+// service than this waits for newer content.
+const maxEarlier = 8
 
 // nothing is the content of a service that has none though its folder has.
 var nothing = new(Content) //nolint:gochecknoglobals // a mark; it is never looked into

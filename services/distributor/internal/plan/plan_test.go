@@ -693,6 +693,185 @@ func TestUnresolvedHeadTurnsNobodyBack(t *testing.T) {
 	}
 }
 
+// withholding is a plan with a service that an agent has, whose newest commit came with change 6 and can't be had.
+type withholding struct {
+	t    *testing.T
+	plan *plan.Plan
+	is   spec
+	head string // empty: the source has none
+	rev  int64
+}
+
+func withhold(t *testing.T) *withholding {
+	t.Helper()
+	w := &withholding{
+		t: t, plan: plan.New(plan.Memory{}), head: "1111111", rev: 4,
+		is: spec{name: "hello", uid: "1", cluster: "edge-1", source: "shop", path: "apps"},
+	}
+	w.change(func(*spec) {})
+	w.resolve()
+	return w
+}
+
+// change is the next change of the catalog.
+func (w *withholding) change(fn func(*spec)) {
+	fn(&w.is)
+	w.rev++
+	one(w.t, w.plan, w.is, w.head)
+	w.plan.Update(time.Unix(1, 0), func(u *plan.Update) { u.At(w.rev, w.rev) })
+}
+
+func (w *withholding) resolve() {
+	for _, want := range w.plan.Open() {
+		w.plan.Answer(time.Unix(1, 0), plan.Answer{Want: want, Artifact: content(want)})
+	}
+}
+
+func (w *withholding) move(head string, fails plan.Kind) {
+	w.head = head
+	w.change(func(*spec) {})
+	for _, want := range w.plan.Open() {
+		w.plan.Answer(time.Unix(1, 0), plan.Answer{Want: want, Failure: &plan.Failure{Kind: fails}})
+	}
+}
+
+func (w *withholding) digest() string {
+	truth, _ := w.plan.Truth(w.is.name)
+	return truth.Delivery.Digest
+}
+
+// gets says whether an agent that has this digest, and has seen the change before the last, is given what there is.
+func (w *withholding) gets(digest string) bool {
+	w.t.Helper()
+	have := map[string]string{w.is.name: digest}
+	d, err := w.plan.Compare(w.is.cluster, delivery.SetDigest(have), have, w.rev-1, 0)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return len(d.Changed) == 1
+}
+
+func TestAChangeReachesAServiceWhoseNewestCommitCantBeHad(t *testing.T) {
+	t.Parallel()
+	for name, fail := range map[string]func(*withholding){
+		"no folder":   func(w *withholding) { w.move("2222222", plan.NoFolder) },
+		"refused":     func(w *withholding) { w.move("2222222", plan.Refused) },
+		"no gitcache": func(w *withholding) { w.move("2222222", plan.Unavailable) },
+		"no branch":   func(w *withholding) { w.move("", plan.NoFolder) },
+	} {
+		w := withhold(t)
+		first := w.digest()
+		fail(w)
+		w.change(func(s *spec) { s.namespace = "web" })
+		second := w.digest()
+		if second == first || !w.gets(first) {
+			t.Errorf("%s: the change is withheld", name)
+		}
+		if w.gets("what another replica had") {
+			t.Errorf("%s: an agent with other content may be turned back", name)
+		}
+		w.change(func(s *spec) { s.namespace = "shop" })
+		if !w.gets(first) || !w.gets(second) {
+			t.Errorf("%s: another change is withheld", name)
+		}
+	}
+}
+
+// A hold that is set and released often makes no more digests than two.
+func TestAgentThatMissedChangesGetsTheLast(t *testing.T) {
+	t.Parallel()
+	w := withhold(t)
+	first := w.digest()
+	w.move("2222222", plan.NoFolder)
+	for i := range 20 {
+		w.change(func(s *spec) { s.namespace = []string{"web", "shop"}[i%2] })
+	}
+	for i := range 5 {
+		w.change(func(s *spec) { s.namespace = fmt.Sprint("web-", i) })
+	}
+	if !w.gets(first) {
+		t.Error("the change is withheld")
+	}
+}
+
+// What an agent had before other content came says nothing of that.
+func TestDigestOfEarlierContentIsNoProof(t *testing.T) {
+	t.Parallel()
+	w := withhold(t)
+	first := w.digest()
+	w.move("2222222", plan.NoFolder)
+	w.change(func(s *spec) { s.namespace = "web" })
+	second := w.digest()
+	w.head = "3333333"
+	w.change(func(*spec) {})
+	w.resolve()
+	w.move("4444444", plan.NoFolder)
+	third := w.digest()
+	w.change(func(s *spec) { s.namespace = "shop" })
+	if w.gets(first) || w.gets(second) || !w.gets(third) {
+		t.Errorf("of the first content %v and %v, of the last %v", w.gets(first), w.gets(second), w.gets(third))
+	}
+}
+
+// Nor does what an agent had before the service moved to a folder with content of its own.
+func TestDigestOfAnotherFolderIsNoProof(t *testing.T) {
+	t.Parallel()
+	w := withhold(t)
+	one(t, w.plan, spec{name: "beside", uid: "2", cluster: "edge-2", source: "other", path: "elsewhere"}, w.head)
+	w.resolve()
+	first := w.digest()
+	w.move("2222222", plan.NoFolder)
+	w.change(func(s *spec) { s.namespace = "web" })
+	w.head = "1111111"
+	w.change(func(s *spec) { s.source, s.path = "other", "elsewhere" })
+	moved := w.digest()
+	w.move("3333333", plan.NoFolder)
+	w.change(func(s *spec) { s.namespace = "shop" })
+	if w.gets(first) || !w.gets(moved) {
+		t.Errorf("with content of the folder before %v, of this one %v", w.gets(first), w.gets(moved))
+	}
+}
+
+func TestAChangeAfterARestartReachesAServiceWhoseNewestCommitCantBeHad(t *testing.T) {
+	t.Parallel()
+	w := withhold(t)
+	truth, _ := w.plan.Truth("hello")
+	is := truth.Delivery
+	last := &plan.Content{Ref: "HEAD", Want: is.Want, Revision: is.Revision, Artifact: is.Artifact}
+	w.plan = plan.New(plan.Memory{Contents: map[plan.Key]*plan.Content{last.Key(): last}})
+	w.move("2222222", plan.NoFolder)
+	w.plan.Update(time.Unix(1, 0), func(u *plan.Update) { u.Current() })
+	if w.digest() != is.Digest {
+		t.Fatalf("the restart changed the digest to %s", w.digest())
+	}
+	w.change(func(s *spec) { s.namespace = "web" })
+	if !w.gets(is.Digest) || w.gets("what another replica had") {
+		t.Errorf("with the content of before %v, with other content %v", w.gets(is.Digest), w.gets("what another replica had"))
+	}
+}
+
+func TestAChangeReachesAServiceThatMovedToAFolderThatCantBeHad(t *testing.T) {
+	t.Parallel()
+	w := withhold(t)
+	beside := spec{name: "beside", uid: "2", cluster: "edge-1", source: "shop", path: "elsewhere"}
+	one(t, w.plan, beside, w.head)
+	w.resolve()
+	first := w.digest()
+	w.move("2222222", plan.NoFolder)
+	w.change(func(s *spec) { s.namespace = "web" })
+	second := w.digest()
+	w.change(func(s *spec) { s.path, s.namespace = beside.path, "shop" })
+	gets := func(digest string) bool {
+		truth, _ := w.plan.Truth("beside")
+		have := map[string]string{"hello": digest, "beside": truth.Delivery.Digest}
+		d, err := w.plan.Compare("edge-1", delivery.SetDigest(have), have, w.rev-1, 0)
+		return err == nil && len(d.Changed) == 1 && d.Changed[0].Want.Path == "apps"
+	}
+	if !gets(first) || !gets(second) || gets("what another replica had") {
+		t.Errorf("with the first digest %v, the second %v, other content %v", gets(first), gets(second), gets("what another replica had"))
+	}
+}
+
 // While content is asked for, another replica may have nudged for it already; once nobody could say, it may take long,
 // except for who was nudged since.
 func TestContentThatIsAskedForIsPendingUntilTheFirstAnswer(t *testing.T) {

@@ -79,7 +79,7 @@ func (p *Plan) compare(c *cluster, d *Difference, have map[string]string, seen i
 		is := s.delivered()
 		switch has := have[s.is.Name]; {
 		case is == nil || has == s.digest.String():
-		case has != "" && (d.Behind || s.older(seen)):
+		case has != "" && (d.Behind || s.older(has, seen)):
 			c.withheld.Store(true)
 		default:
 			d.Changed = append(d.Changed, p.delivery(s))
@@ -94,10 +94,20 @@ func (p *Plan) compare(c *cluster, d *Difference, have map[string]string, seen i
 	d.None = d.Behind && len(d.Changed)+len(d.Removed) == 0
 }
 
-// older says whether an agent that has seen so much of the catalog may have newer content than there is here.
-func (s *service) older(seen int64) bool {
+// older says whether an agent that has this digest, and has seen so much of the catalog, may have newer content than
+// there is here.
+func (s *service) older(has string, seen int64) bool {
 	f := s.folder
-	return f.recalled || !f.settled() && seen > f.good
+	return (f.recalled || !f.settled() && seen > f.good) && !s.hadEarlier(has)
+}
+
+// hadEarlier says whether a digest is one that the service had before with the same content.
+func (s *service) hadEarlier(has string) bool {
+	if s.earlier == nil {
+		return false
+	}
+	digest, ok := delivery.ParseDigest(has)
+	return ok && slices.Contains(s.earlier[:], digest)
 }
 
 // Lacking is what of a difference can't hurt where the plan may be behind what the agent was told

@@ -332,17 +332,37 @@ func namespace(s *catalog.Service) string {
 	return defaultNamespace
 }
 
-// compute gives a service its digest.
+// compute gives a service its digest. While the folder is not settled, the content stays and only the options or the
+// configuration differ.
 func (u *Update) compute(s *service) {
 	var digest delivery.Digest
 	if c := s.delivered(); c != nil {
 		digest = s.digestOf(c, u.plan.options(u.cluster(s.is.Cluster()), s.is))
 	}
 	if digest != s.digest {
+		if s.folder.settled() {
+			s.earlier = nil
+		} else if s.digest != (delivery.Digest{}) {
+			s.keepEarlier(s.digest)
+		}
 		s.digest = digest
 		u.change.Services[s.is.Name] = struct{}{}
 		u.touch(u.cluster(s.is.Cluster()))
 	}
+}
+
+// keepEarlier puts a digest first among the earlier ones. A digest that comes again, as that of a hold does, takes one
+// place.
+func (s *service) keepEarlier(digest delivery.Digest) {
+	if s.earlier == nil {
+		s.earlier = new([maxEarlier]delivery.Digest)
+	}
+	place := slices.Index(s.earlier[:], digest)
+	if place < 0 {
+		place = maxEarlier - 1
+	}
+	copy(s.earlier[1:place+1], s.earlier[:place])
+	s.earlier[0] = digest
 }
 
 func (u *Update) use(c *Content) { u.plan.inUse[c.Artifact.Digest]++ }
