@@ -3,9 +3,12 @@ package config
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	"fairlead.dev/services/console/internal/backend"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/event"
 	"fairlead.dev/services/console/internal/state"
@@ -36,13 +39,35 @@ func (n *newcomer) damage(t *testing.T, service string, sealed []byte) Wanted {
 	return wanted
 }
 
-// service has configuration from a path of the backend.
-func (n *newcomer) service(t *testing.T, name, path string) {
+// damagePlace makes unreadable what is kept of a path of the backend.
+func (n *newcomer) damagePlace(t *testing.T, path string) {
+	t.Helper()
+	ok(t, n.resolver.store.Write(t.Context(), "test", func(ctx context.Context, tx *store.Tx) error {
+		row, err := tx.Get(ctx, store.KindBackend, "files")
+		if err != nil {
+			return err
+		}
+		kept, err := tx.Places(ctx, row.UID, []string{path})
+		p := kept[path]
+		p.Sealed = []byte("damaged")
+		if err != nil {
+			return err
+		}
+		return tx.PutPlaces(ctx, []places.Place{p})
+	}))
+}
+
+// service has configuration from paths of the backend.
+func (n *newcomer) service(t *testing.T, name string, paths ...string) {
 	t.Helper()
 	s := state.Service{Meta: state.Meta{Name: name}, Spec: state.ServiceSpec{
-		Source: "shop", Cluster: "edge-1", Path: name,
-		Config: map[string]state.Setting{"pw": {Ref: &state.SettingRef{Backend: "files", Path: path, Key: "pw"}}},
+		Source: "shop", Cluster: "edge-1", Path: name, Config: map[string]state.Setting{},
 	}}
+	for i, path := range paths {
+		s.Spec.Config[fmt.Sprint("pw", i)] = state.Setting{
+			Ref: &state.SettingRef{Backend: "files", Path: path, Key: "pw"},
+		}
+	}
 	create := catalog.Expectation{AllowMissing: true}
 	_, _, err := n.resolver.catalog.UpdateService(t.Context(), catalog.Self("test"), s, create)
 	ok(t, err)
@@ -85,19 +110,7 @@ func TestADamagedConfigurationThatCanNotBeComputedIsAProblemOfItsService(t *test
 	n.service(t, "api", "b")
 	n.reads(t)
 	wanted := []Wanted{n.damage(t, "web", []byte("damaged")), n.damage(t, "api", nil)}
-	ok(t, n.resolver.store.Write(t.Context(), "test", func(ctx context.Context, tx *store.Tx) error {
-		row, err := tx.Get(ctx, store.KindBackend, "files")
-		if err != nil {
-			return err
-		}
-		kept, err := tx.Places(ctx, row.UID, []string{"a"})
-		p := kept["a"]
-		p.Sealed = []byte("damaged")
-		if err != nil {
-			return err
-		}
-		return tx.PutPlaces(ctx, []places.Place{p})
-	}))
+	n.damagePlace(t, "a")
 	for range 2 {
 		if got := n.access(t, wanted...); len(got) != 1 || got["api"] != "hunter3" {
 			t.Errorf("got %q", got)
@@ -106,5 +119,64 @@ func TestADamagedConfigurationThatCanNotBeComputedIsAProblemOfItsService(t *test
 	if types, messages := n.told(t); len(types) != 1 || types[0] != event.ConfigFailing ||
 		!strings.Contains(messages[0], "can not be opened") {
 		t.Errorf("told %q: %q", types, messages)
+	}
+}
+
+// gaps is a shelf with paths that can't be read.
+type gaps struct {
+	shelf
+	away map[string]bool
+}
+
+func (g gaps) Read(ctx context.Context, path string) (backend.Values, error) {
+	if g.away[path] {
+		return nil, errors.New("is away")
+	}
+	return g.shelf.Read(ctx, path)
+}
+
+// readsAgain lets the backend be read that is not due yet.
+func (n *newcomer) readsAgain(t *testing.T) {
+	t.Helper()
+	n.reader.Now = func() time.Time { return time.Now().Add(time.Hour) }
+	n.reads(t)
+}
+
+// waits checks why a service can't be configured; empty: it can.
+func (n *newcomer) waits(t *testing.T, service, want string) {
+	t.Helper()
+	s, err := n.resolver.catalog.GetService(t.Context(), service)
+	ok(t, err)
+	got := ""
+	if s.Status.ConfigProblem != nil {
+		got = s.Status.ConfigProblem.Message
+	}
+	if (got == "") != (want == "") || !strings.Contains(got, want) {
+		t.Errorf("the problem of %s is %q, want %q", service, got, want)
+	}
+}
+
+// A damaged row must not keep others from what they write and from what was read.
+func TestADamagedPlaceIsAProblemOfItsServices(t *testing.T) {
+	t.Parallel()
+	at := gaps{shelf{"a": {"pw": "hunter2"}, "b": {"pw": "hunter3"}}, map[string]bool{}}
+	n := newNewcomer(t, at)
+	n.service(t, "web", "a", "b")
+	n.service(t, "api", "b")
+	n.reads(t)
+	n.damagePlace(t, "a")
+	n.service(t, "web", "a", "b", "a")
+	n.waits(t, "web", `backend "files", a `+unreadablePlace)
+	at.shelf["b"], at.away["a"] = backend.Values{"pw": "hunter4"}, true
+	n.readsAgain(t)
+	n.waits(t, "web", `backend "files", a is away`)
+	if got := n.access(t, n.damage(t, "api", nil)); got["api"] != "hunter4" {
+		t.Errorf("got %q", got)
+	}
+	at.away["a"] = false
+	n.readsAgain(t)
+	n.waits(t, "web", "")
+	if got := n.access(t, n.damage(t, "web", nil)); got["web"] != "hunter2" {
+		t.Errorf("got %q", got)
 	}
 }

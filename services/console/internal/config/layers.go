@@ -212,6 +212,10 @@ const absent = "does not exist"
 // unreadable is about values of the catalog that the master keys don't open.
 const unreadable = "has values that can not be opened with the master key of the console: write them anew"
 
+// unreadablePlace is about values of a backend that are kept and that the master keys don't open.
+const unreadablePlace = "has values that can not be opened with the master key of the console: " +
+	"the next read of the backend replaces them"
+
 // notRead is about a place of a backend until its first read is answered.
 const notRead = "was not read yet: look again in a moment"
 
@@ -249,8 +253,9 @@ func (l *loaded) loadBackend(ctx context.Context, v store.View, name string, row
 			l.places[at] = content{problem: absent}
 		default:
 			values, err := l.resolver.openPlace(p)
-			if err != nil {
-				return err
+			if err != nil { // a problem of the services that need it, and of no others
+				l.places[at] = content{problem: cmp.Or(p.Problem, unreadablePlace)}
+				continue
 			}
 			l.places[at] = content{values: values, stale: p.Problem}
 		}

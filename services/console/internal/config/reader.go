@@ -469,13 +469,14 @@ func (r *Reader) keep(ctx context.Context, tx *store.Tx, t *task, results []resu
 }
 
 // place is what is kept of a place from now on, and whether services get something else than before: while there are
-// values, why they can't be read again is not their business.
+// values that can be opened, why they can't be read again is not their business.
 func (r *Reader) place(tx *store.Tx, t *task, was places.Place, path string, got result) (next places.Place, other bool, err error) {
 	next = places.Place{Backend: t.of.Meta.UID, Path: path, Sealed: was.Sealed, ReadTime: was.ReadTime}
+	before, damaged := r.Resolver.openPlace(was)
+	there := was.Sealed != nil && damaged == nil
 	switch {
 	case got.err == nil:
-		before, err := r.Resolver.openPlace(was)
-		if err == nil && was.Sealed != nil && maps.Equal(before, got.values) {
+		if there && maps.Equal(before, got.values) {
 			break
 		}
 		plain, err := json.Marshal(got.values)
@@ -491,7 +492,7 @@ func (r *Reader) place(tx *store.Tx, t *task, was places.Place, path string, got
 	default:
 		next.Problem = got.err.Error()
 	}
-	if next.Sealed == nil && (next.Problem == "") != (was.Problem == "") {
+	if !there && (next.Problem == "") != (was.Problem == "") {
 		other = true // services wait for it, or for another reason
 	}
 	return next, other, nil
