@@ -459,6 +459,7 @@ func (a *Agent) wire() error {
 		Metrics: a.telemetry.Registry,
 		Log:     a.log,
 	})
+	pruner.Undecided = a.controller.Undecided
 	a.repair = repair.New(a.memory, a.controller, a.controller, time.Now, a.log, a.telemetry.Registry)
 	a.view = views.New(views.Deps{
 		Cluster: a.cluster, KubernetesVersion: a.kubernetesVersion, Services: a.memory.Services, Ends: a.ends, Now: time.Now, Log: a.log,

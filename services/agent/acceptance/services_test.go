@@ -309,6 +309,41 @@ func TestARenamedServiceThatComesFirstWaitsForTheOneBefore(t *testing.T) {
 	}
 }
 
+// The agent may hear of both at once. The removal has less to do than the new name, and must not be through before that
+// could say what it has. Services that are applied are not waited for.
+func TestARenamedServiceKeepsItsDataWhenBothNamesComeAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	stop := w.start()
+	before, after, other := w.service("before"), w.service("after"), w.service("other")
+	w.hub.awaitPhase(t, other,
+		w.hub.push(t, other, w.namespace, map[string]string{"a.yaml": configMap("other", "1")}), healthy)
+	files := map[string]string{
+		"a.yaml": configMap("moved", "1"),
+		"b.yaml": "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data}\n" +
+			"spec: {accessModes: [ReadWriteOnce], storageClassName: none, resources: {requests: {storage: 1Mi}}}\n",
+	}
+	w.hub.await(t, before, progressed(w.hub.push(t, before, w.namespace, files)))
+	data := w.found("v1", "PersistentVolumeClaim", "data").GetUID()
+	stop()
+	digest := w.hub.push(t, after, w.namespace, files)
+	w.hub.remove(before)
+	w.start()
+	w.hub.await(t, after, progressed(digest))
+	w.mustData("moved", "1")
+	claim := w.found("v1", "PersistentVolumeClaim", "data")
+	if claim.GetUID() != data || claim.GetDeletionTimestamp() != nil || object.Owner(claim) != after {
+		t.Errorf("the claim was made anew, or is of %q", object.Owner(claim))
+	}
+	w.hub.mu.Lock()
+	defer w.hub.mu.Unlock()
+	for _, report := range w.hub.reports[before] {
+		if strings.Contains(report.GetMessage(), fmt.Sprintf("whether service %q", other)) {
+			t.Errorf("it waits for a service that is applied: %s", report.GetMessage())
+		}
+	}
+}
+
 func TestObjectOfAnUnknownAgentsServiceIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -75,6 +75,10 @@ type Outcome struct {
 
 // Pruner removes objects. A Pruner is safe for concurrent use.
 type Pruner struct {
+	// Undecided names another service of which it is not known yet which objects it has, as long as a removal of data of
+	// this service waits for it; "": there is none. nil: it is known of all. Set it before the Pruner is used.
+	Undecided func(service string) string
+
 	api         API
 	inventories Inventories
 	stays       func(service string) bool
@@ -350,7 +354,15 @@ func (p *Pruner) used(ctx context.Context, service string, entry inventory.Entry
 	}
 	switch entry.GVK().GroupKind() {
 	case schema.GroupKind{Kind: "PersistentVolumeClaim"}, schema.GroupKind{Kind: "PersistentVolume"}:
-		return heirs(), ""
+		undecided := ""
+		if p.Undecided != nil {
+			undecided = p.Undecided(service)
+		}
+		// Asked for after that: a service that was decided meanwhile has said what it waits for.
+		if used := heirs(); used != "" || undecided == "" {
+			return used, ""
+		}
+		return "", fmt.Sprintf("waits until it is known whether service %q has it in its manifests, too", undecided)
 	case schema.GroupKind{Kind: "Namespace"}:
 		if entry.Name == "default" || entry.Name == inventory.Namespace || strings.HasPrefix(entry.Name, "kube-") {
 			return "it is the cluster's own", ""

@@ -249,3 +249,45 @@ func TestDataThatAnotherServiceWaitsForIsLeftToIt(t *testing.T) {
 		}
 	}
 }
+
+// The removal of the old name of a service may come before the new one could say what it has.
+func TestDataWaitsForAServiceOfWhichItIsNotKnownWhatItHas(t *testing.T) {
+	t.Parallel()
+	claim := object.Key{Kind: "PersistentVolumeClaim", Namespace: "shop", Name: "data"}
+	settings := object.Key{Kind: "ConfigMap", Namespace: "shop", Name: "settings"}
+	for name, test := range map[string]struct {
+		key       object.Key
+		undecided string
+		wants     bool // it says so while the pruner asks
+		become    string
+		why       string
+	}{
+		"not known": {
+			claim, "after", false, "",
+			`waits until it is known whether service "after" has it in its manifests, too`,
+		},
+		"known meanwhile":            {claim, "after", true, "let go of", ""},
+		"known of all":               {claim, "", false, "deleted", ""},
+		"what can be made once more": {settings, "after", false, "deleted", ""},
+	} {
+		api, inventories := &kept{}, inventory.New(nil, nil)
+		p := New(api, inventories, func(string) bool { return true }, apply.NewWidth())
+		p.Undecided = func(service string) string {
+			if service != "before" {
+				t.Errorf("%s: %s asks", name, service)
+			}
+			if test.wants {
+				inventories.Want("after", []object.Key{claim})
+			}
+			return test.undecided
+		}
+		entry := inventory.Entry{Ref: object.Ref{Key: test.key, Version: "v1"}, UID: "1"}
+		left, why := p.Prune(t.Context(), "before", []inventory.Entry{entry}).Left, ""
+		if len(left) > 0 {
+			why = left[0].Why
+		}
+		if become := strings.Join(api.said, ", "); become != test.become || why != test.why {
+			t.Errorf("%s: it was %q, and stays because it %q", name, become, why)
+		}
+	}
+}

@@ -149,8 +149,11 @@ func (w *worker) checkPlan(ctx context.Context, request apply.Request, service d
 	all, items = keptItems(all), keptItems(items)
 	others, failures := w.site.claimObjects(items)
 	if len(failures) > 0 {
-		return w.takenProblem(failures).withState(before)
+		failure := w.takenProblem(failures).withState(before)
+		w.site.noteDecided(service)
+		return failure
 	}
+	w.site.noteDecided(service)
 	all, items = leaveOut(all, others), leaveOut(items, others)
 	left := slices.SortedFunc(maps.Keys(others), object.Compare)
 	adopted, strangers, failures := w.site.controller.Applier.Strangers(ctx, request, items)

@@ -110,7 +110,8 @@ type Deps struct {
 type Controller struct {
 	Deps
 
-	turns *turns
+	turns     *turns
+	decisions decisions
 	// comparing is the place of the comparison that is made for people, previewing that of the render for one.
 	comparing, previewing chan struct{}
 	notices               *notice.Notices

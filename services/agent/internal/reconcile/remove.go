@@ -88,6 +88,7 @@ func (w *worker) takeOut(ctx, patience context.Context) time.Duration {
 		return w.reportFailure(service, record, problem{text: mistakes.EndSentence(err)})
 	}
 	w.site.controller.Memory.Forget(w.site.name)
+	w.site.controller.decisions.forget(w.site.name)
 	if err := w.site.controller.Inventory.Delete(ctx, w.site.name); err != nil {
 		return w.reportFailure(service, record, problem{text: mistakes.EndSentence(err)})
 	}

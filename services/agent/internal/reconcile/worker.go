@@ -191,6 +191,7 @@ func (w *worker) takeUp() {
 	}
 	w.doing, w.attempt = w.order.want, attempt{looks: newLooks(), through: map[set.Hook]string{}}
 	w.site.controller.Watcher.Unfollow(w.site.name)
+	w.site.controller.decisions.forget(w.site.name)
 	w.trial.Refollow()
 	w.backoff.Reset()
 }
