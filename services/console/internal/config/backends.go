@@ -9,6 +9,7 @@ import (
 	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/backend"
 	"fairlead.dev/services/console/internal/resource"
+	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/store"
 	"fairlead.dev/services/console/internal/store/places"
 )
@@ -37,6 +38,9 @@ func OpenWith(dir string, allowed *dialpolicy.Policy) Opener {
 		return nil, errors.New("is of a kind that this console does not know")
 	}
 }
+
+// errLogin is about a backend with a Secret that the master keys don't open.
+var errLogin = errors.New("its Secret " + unreadable)
 
 // due has backends read soon.
 func due(ctx context.Context, tx *store.Tx, uids []string) error {
@@ -113,14 +117,16 @@ func (r *Resolver) Check(ctx context.Context, open Opener, spec resource.Backend
 		if err != nil {
 			return err
 		}
-		secret, err = r.catalog.ValuesOf(row)
+		if secret, err = r.catalog.ValuesOf(row); errors.Is(err, seal.ErrSealed) {
+			problem, err = errLogin, nil
+		}
 		return err
 	})
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil, refusal.New(refusal.Precondition, "secret %q does not exist: write it first", spec.Secret())
 	}
-	if err != nil {
-		return nil, nil, err
+	if err != nil || problem != nil {
+		return nil, problem, err
 	}
 	at, problem := open(spec, secret)
 	if problem != nil {

@@ -11,6 +11,7 @@ import (
 	"fairlead.dev/services/console/internal/backend"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/event"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 	"fairlead.dev/services/console/internal/store/places"
@@ -178,5 +179,55 @@ func TestADamagedPlaceIsAProblemOfItsServices(t *testing.T) {
 	n.waits(t, "web", "")
 	if got := n.access(t, n.damage(t, "web", nil)); got["web"] != "hunter2" {
 		t.Errorf("got %q", got)
+	}
+}
+
+// login has the backend be read with a Secret, and writes the Secret.
+func (n *newcomer) login(t *testing.T) {
+	t.Helper()
+	c, by, create := n.resolver.catalog, catalog.Self("test"), catalog.Expectation{AllowMissing: true}
+	edit, err := c.DraftSecret(resource.Secret{
+		Meta: state.Meta{Name: "login"}, Data: map[string]string{"identity": "x"},
+	}, create)
+	ok(t, err)
+	_, err = c.PutAll(t.Context(), by, []catalog.Edit{edit}, false)
+	ok(t, err)
+	_, _, err = catalog.Put(t.Context(), c, by, resource.Backends(), resource.Of[resource.BackendSpec]{
+		Meta: state.Meta{Name: "files"}, Spec: resource.BackendSpec{Files: &resource.FilesBackend{Secret: "login"}},
+	}, create)
+	ok(t, err)
+}
+
+// A backend that nobody can log in to says so, and is away: services keep what they have.
+func TestADamagedLoginIsAProblemOfItsBackend(t *testing.T) {
+	t.Parallel()
+	n := newNewcomer(t, shelf{"a": {"pw": "hunter2"}, "b": {"pw": "hunter3"}})
+	n.login(t)
+	n.service(t, "web", "a")
+	n.reads(t)
+	ok(t, n.resolver.store.RenewSealed(t.Context(), func(v store.Sealed) ([]byte, error) {
+		if v.Kind == store.KindSecret {
+			return []byte("damaged"), nil
+		}
+		return nil, nil
+	}))
+	n.service(t, "api", "b")
+	n.readsAgain(t)
+	want := errLogin.Error()
+	if problem := n.problem(t); problem != want {
+		t.Errorf("the problem is %q, want %q", problem, want)
+	}
+	spec := resource.BackendSpec{Files: &resource.FilesBackend{Secret: "login"}}
+	if _, problem, err := n.resolver.Check(t.Context(), n.reader.Open, spec, ""); err != nil || problem == nil ||
+		problem.Error() != want {
+		t.Errorf("a check says %v, %v, want %q", problem, err, want)
+	}
+	n.waits(t, "web", "")
+	n.waits(t, "api", want)
+	n.login(t)
+	n.readsAgain(t)
+	n.waits(t, "api", "")
+	if problem := n.problem(t); problem != "" {
+		t.Errorf("the problem is %q when the login was written anew", problem)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"fairlead.dev/platform/retry"
 	"fairlead.dev/services/console/internal/backend"
 	"fairlead.dev/services/console/internal/resource"
+	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/store"
 	"fairlead.dev/services/console/internal/store/places"
 )
@@ -147,6 +148,7 @@ func (r *Reader) end(uid string) {
 type task struct {
 	of      resource.Backend
 	secret  map[string]string
+	locked  error  // why the values of the Secret are not known; nil: they are
 	state   string // of what a connection is made of
 	kept    map[string]places.Place
 	wanted  []string
@@ -228,7 +230,9 @@ func (r *Reader) prepare(ctx context.Context, v store.View, uid string, t *task)
 		if err != nil {
 			return err
 		}
-		if t.secret, err = r.Resolver.catalog.ValuesOf(secret); err != nil {
+		if t.secret, err = r.Resolver.catalog.ValuesOf(secret); errors.Is(err, seal.ErrSealed) {
+			t.locked = errLogin
+		} else if err != nil {
 			return err
 		}
 		t.state += " " + secret.ETag()
@@ -341,6 +345,9 @@ func isAnswer(err error) bool {
 func (r *Reader) connect(t *task) (backend.Backend, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if t.locked != nil {
+		return nil, t.locked
+	}
 	if was, ok := r.opened[t.of.Meta.UID]; ok && was.state == t.state {
 		return was.backend, nil
 	}
