@@ -449,7 +449,12 @@ func (r *Resolver) Access(ctx context.Context, wanted []Wanted) (out []Values, f
 	}
 	var repaired []Wanted
 	for _, d := range damaged {
-		if err := r.repair(ctx, d.Name); err != nil {
+		// If what the values come of is damaged, too, that is the service's problem, until one of the two is written
+		// again.
+		err := r.store.Write(ctx, author, func(ctx context.Context, tx *store.Tx) error {
+			return r.again(ctx, tx, []string{d.Name})
+		})
+		if err != nil {
 			failed = fmt.Errorf("configuration of service %q: %w", d.Name, err)
 			continue
 		}
@@ -489,35 +494,4 @@ func (r *Resolver) read(ctx context.Context, wanted []Wanted) (out, damaged []Va
 		}
 	}
 	return out, damaged, nil
-}
-
-// repair computes anew what a service gets whose kept values are damaged. If what they come of is damaged, too, that is
-// the service's problem, until one of the two is written again.
-func (r *Resolver) repair(ctx context.Context, name string) error {
-	err := r.store.Write(ctx, author, func(ctx context.Context, tx *store.Tx) error {
-		return r.again(ctx, tx, []string{name})
-	})
-	if !errors.Is(err, seal.ErrSealed) {
-		return err
-	}
-	problem := err.Error()
-	return r.store.Write(ctx, author, func(ctx context.Context, tx *store.Tx) error {
-		service, err := tx.Get(ctx, store.KindService, name)
-		if err != nil {
-			return err
-		}
-		kept, err := tx.Configs(ctx, []string{service.UID})
-		is := kept[service.UID]
-		if err != nil || is.Problem != "" || r.opens(service.UID, is) == nil { // another console was first
-			return err
-		}
-		next := is
-		next.Problem, next.ProblemTime = problem, tx.Now()
-		events, err := event.Configured(service, is, next, nil, author, tx.Now())
-		if err != nil {
-			return err
-		}
-		tx.Tell(events...)
-		return tx.PutConfigs(ctx, []store.ServiceConfig{{Service: service, Config: next}})
-	})
 }

@@ -118,7 +118,7 @@ func TestADamagedConfigurationThatCanNotBeComputedIsAProblemOfItsService(t *test
 		}
 	}
 	if types, messages := n.told(t); len(types) != 1 || types[0] != event.ConfigFailing ||
-		!strings.Contains(messages[0], "can not be opened") {
+		!strings.Contains(messages[0], `backend "files", a `+unreadablePlace) {
 		t.Errorf("told %q: %q", types, messages)
 	}
 }
