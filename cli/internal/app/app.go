@@ -133,10 +133,18 @@ func (a *App) DefaultUser() string {
 	return "admin"
 }
 
-// ConnectHub connects to the hub of --server, FAIRLEAD_SERVER or the context, with the token of the environment if
-// there is one.
+// EnvironmentToken is the token of the environment, which may be for another hub than a context that is named.
+func (a *App) EnvironmentToken() string {
+	if a.Context != "" {
+		return ""
+	}
+	return a.Getenv(hubclient.FromEnvironment)
+}
+
+// ConnectHub connects to the hub of --context, --server, FAIRLEAD_SERVER or the current context, with the token of the
+// environment if there is one and no context is named.
 func (a *App) ConnectHub(ctx context.Context) (*hubclient.Hub, error) {
-	at, token := a.Server, a.Getenv(hubclient.FromEnvironment)
+	at, token := a.Server, a.EnvironmentToken()
 	if at == "" && token != "" {
 		at = a.Getenv("FAIRLEAD_SERVER")
 	}
@@ -150,7 +158,7 @@ func (a *App) ConnectHub(ctx context.Context) (*hubclient.Hub, error) {
 	}
 	var ca string
 	if at == "" {
-		of, err := store.Get(a.Context)
+		of, err := store.Get("")
 		if err != nil {
 			return nil, fmt.Errorf("FAIRLEAD_TOKEN is set, and it is not known for which hub: give --server URL, or set FAIRLEAD_SERVER (%w)", err)
 		}

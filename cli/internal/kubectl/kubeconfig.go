@@ -136,16 +136,18 @@ func CheckCluster(ctx context.Context, h *hubclient.Hub, cluster string) error {
 type named = map[string]any
 
 // credentialPlugin is what clients run for a token. Where FAIRLEAD_TOKEN takes the place of a context the clients have it
-// in their environment, too.
+// in their environment, too. Else the token there may be for another hub, and the plugin gets an empty one, which is none.
 func credentialPlugin(self, config string, of contexts.Context) named {
 	args := []string{CredentialVerb, "--context", of.Name}
+	env := []named{{"name": "FAIRLEAD_CONFIG", "value": config}}
 	if of.Name == hubclient.FromEnvironment {
 		args = []string{CredentialVerb, "--server", of.URL}
+	} else {
+		env = append(env, named{"name": hubclient.FromEnvironment, "value": ""}, named{"name": "FAIRLEAD_SERVER", "value": ""})
 	}
 	return named{
 		"apiVersion": CredentialVersion, "command": self, "args": args,
-		"env":             []named{{"name": "FAIRLEAD_CONFIG", "value": config}},
-		"interactiveMode": "Never", "provideClusterInfo": false,
+		"env": env, "interactiveMode": "Never", "provideClusterInfo": false,
 		"installHint": "the fairlead command is needed: see `fairlead kubeconfig --help`",
 	}
 }

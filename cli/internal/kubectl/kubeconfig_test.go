@@ -1,6 +1,7 @@
 package kubectl
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -35,6 +36,35 @@ func TestAKubeconfigOfATokenInTheEnvironmentNamesItsHub(t *testing.T) {
 	} {
 		if got := kubeconfigAt(t, context, "edge-1"); !strings.Contains(got, want) {
 			t.Errorf("%s:\n%s\nwant\n%s", context, got, want)
+		}
+	}
+}
+
+// A token in the environment may be for another hub than the context of a kubeconfig.
+func TestAKubeconfigOfAContextLeavesTheTokenOfTheEnvironmentOut(t *testing.T) {
+	t.Parallel()
+	for context, want := range map[string]map[string]string{
+		"prod":                    {"FAIRLEAD_CONFIG": "/home/kim/config.yaml", "FAIRLEAD_TOKEN": "", "FAIRLEAD_SERVER": ""},
+		hubclient.FromEnvironment: {"FAIRLEAD_CONFIG": "/home/kim/config.yaml"},
+	} {
+		var config struct {
+			Users []struct {
+				User struct {
+					Exec struct {
+						Env []struct{ Name, Value string }
+					}
+				}
+			}
+		}
+		if err := yaml.Unmarshal([]byte(kubeconfigAt(t, context, "edge-1")), &config); err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]string{}
+		for _, variable := range config.Users[0].User.Exec.Env {
+			got[variable.Name] = variable.Value
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", context, got, want)
 		}
 	}
 }

@@ -43,7 +43,7 @@ $XDG_CONFIG_HOME or ~/.config, or $FAIRLEAD_CONFIG, which is always used if it i
 "fairlead whoami" says who you are, and "fairlead logout" ends the login.
 
 In CI no login is needed: with a token in $FAIRLEAD_TOKEN and the hub's URL in --server or $FAIRLEAD_SERVER (and, for a hub with a certificate
-of its own, the CA in the file $FAIRLEAD_CA_FILE) every command uses these, and nothing is kept.`,
+of its own, the CA in the file $FAIRLEAD_CA_FILE) every command uses these, unless --context names a login, and nothing is kept.`,
 		Example: "  fairlead login https://fairlead.example.com\n  fairlead login 'https://fairlead.example.com/v1/login/once#...'\n  fairlead login https://fairlead.example.com --hub-secret-file hub-secret",
 		Args:    app.WantArgs(1, 1),
 	}

@@ -74,7 +74,7 @@ browsers and of commands, with the shells and streams that run by them. API toke
 			if others || len(args) > 0 {
 				return endLogins(a, args)(cmd, nil)
 			}
-			if a.Getenv(hubclient.FromEnvironment) != "" {
+			if a.EnvironmentToken() != "" {
 				return errors.New("the token is in FAIRLEAD_TOKEN, and not of a login: `fairlead token revoke ID` revokes it")
 			}
 			store, err := a.OpenStore()
