@@ -359,6 +359,7 @@ func (l *logging) openStream(
 func (l *logging) printLines(stream io.ReadCloser, p object.Pod, container, key string) error {
 	defer func() { _ = stream.Close() }()
 	lines := bufio.NewReaderSize(stream, logLine)
+	printed := l.lastSeen(key)
 	for first, isNew := true, false; ; {
 		text, last, err := readPart(lines)
 		if errors.Is(err, io.EOF) {
@@ -368,9 +369,10 @@ func (l *logging) printLines(stream io.ReadCloser, p object.Pod, container, key 
 			return l.Hub.ExplainTunnel(err)
 		}
 		if first {
-			text, isNew = l.takeLine(key, text)
+			text, isNew = l.takeLine(key, text, printed)
 		}
 		if isNew {
+			printed = time.Time{} // what follows is new, whatever its time
 			if err := l.printPart(p, container, text, last); err != nil {
 				return err
 			}
@@ -422,18 +424,28 @@ func (l *logging) buildQuery(container, key string, first bool) url.Values {
 	return q
 }
 
+// lastSeen is when the last line was written that was printed of a container; zero: none was.
+func (l *logging) lastSeen(key string) time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at, _ := time.Parse(time.RFC3339Nano, l.seen[key]) // takeLine has parsed it
+	return at
+}
+
 // takeLine takes the time off the beginning of a line, unless the person wants it. isNew: the line was not printed
-// before.
-func (l *logging) takeLine(key, line string) (text string, isNew bool) {
+// before, as it is later than printed, or nothing was. Times are compared and not their texts: these go back when summer
+// time ends.
+func (l *logging) takeLine(key, line string, printed time.Time) (text string, isNew bool) {
 	at, text, _ := strings.Cut(line, " ")
-	if _, err := time.Parse(time.RFC3339Nano, at); err != nil {
+	written, err := time.Parse(time.RFC3339Nano, at)
+	if err != nil {
 		return line, true
+	}
+	if !printed.IsZero() && !written.After(printed) {
+		return "", false
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if at <= l.seen[key] {
-		return "", false
-	}
 	l.seen[key] = at
 	if l.timestamps {
 		return line, true

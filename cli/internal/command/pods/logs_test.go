@@ -68,32 +68,47 @@ func TestLogsAreAskedForSinceTheLastLine(t *testing.T) {
 	}
 }
 
-// A line has its pod before it, and its cluster if there are several; a line that a later look repeats is printed once.
+// A line has its pod before it, and its cluster if there are several. All lines of a stream are printed, also those that
+// have the time of the line before and those behind the end of summer time; a line that the next stream repeats is
+// printed once.
 func TestLinesOfLogsAreToldApartAndPrintedOnce(t *testing.T) {
 	t.Parallel()
-	lines := []string{
-		"2026-01-31T12:00:00Z one", "2026-01-31T12:00:01Z two", "2026-01-31T12:00:01Z two", "the rest of a long line",
-	}
+	const first = `2026-10-25T02:59:59+02:00 one
+2026-10-25T02:00:00+01:00 two
+2026-10-25T02:00:00+01:00 two again
+the rest of a long line
+`
+	const resumed = `2026-10-25T02:00:00+01:00 two
+2026-10-25T02:00:00+01:00 two again
+2026-10-25T01:00:01Z three
+2026-10-25T00:59:00Z four, after the clock was set back
+`
 	for name, test := range map[string]struct {
 		logging *logging
 		want    string
 	}{
-		"one cluster": {&logging{}, "web-0 web | one\nweb-0 web | two\nweb-0 web | the rest of a long line\n"},
-		"several": {
-			&logging{several: true, timestamps: true},
-			"edge-1 web-0 web | 2026-01-31T12:00:00Z one\nedge-1 web-0 web | 2026-01-31T12:00:01Z two\nedge-1 web-0 web | the rest of a long line\n",
-		},
+		"one cluster": {&logging{}, `web-0 web | one
+web-0 web | two
+web-0 web | two again
+web-0 web | the rest of a long line
+web-0 web | three
+web-0 web | four, after the clock was set back
+`},
+		"several": {&logging{several: true, timestamps: true}, `edge-1 web-0 web | 2026-10-25T02:59:59+02:00 one
+edge-1 web-0 web | 2026-10-25T02:00:00+01:00 two
+edge-1 web-0 web | 2026-10-25T02:00:00+01:00 two again
+edge-1 web-0 web | the rest of a long line
+edge-1 web-0 web | 2026-10-25T01:00:01Z three
+edge-1 web-0 web | 2026-10-25T00:59:00Z four, after the clock was set back
+`},
 	} {
 		var out bytes.Buffer
 		l := test.logging
 		l.Workload = object.Workload{App: &app.App{IO: app.IO{Stdout: &out, Getenv: func(string) string { return "" }}}}
 		l.seen = map[string]string{}
-		for _, line := range lines {
-			text, isNew := l.takeLine("key", line)
-			if !isNew {
-				continue
-			}
-			if err := l.printPart(object.Pod{Cluster: "edge-1", Name: "web-0"}, "web", text, true); err != nil {
+		for _, stream := range []string{first, resumed} {
+			err := l.printLines(io.NopCloser(strings.NewReader(stream)), object.Pod{Cluster: "edge-1", Name: "web-0"}, "web", "key")
+			if err != nil {
 				t.Fatal(err)
 			}
 		}
