@@ -41,11 +41,7 @@ func (w *writing) writeObjects(ctx context.Context, objects []*catalogyaml.Objec
 			return fmt.Errorf("these are %d resources, more than can be written at once: prune them in smaller sets", total)
 		}
 		if err := w.writePart(ctx, objects[:n]); err != nil {
-			if done > 0 {
-				return fmt.Errorf("%w\n%s %s applied, as printed above; of the rest, nothing", err,
-					plural.Part(done, total, "resource"), plural.Are(total))
-			}
-			return err
+			return w.explainPart(ctx, err, done, n, total)
 		}
 		objects, done = objects[n:], done+n
 		if len(objects) == 0 {
@@ -57,6 +53,28 @@ func (w *writing) writeObjects(ctx context.Context, objects []*catalogyaml.Objec
 		return flags.Exit(differs)
 	}
 	return nil
+}
+
+// explainPart says what is applied once a part fails behind others that are done: of a part without an answer it is not
+// known.
+func (w *writing) explainPart(ctx context.Context, err error, done, part, total int) error {
+	lost := hubclient.IsAway(err) || ctx.Err() != nil
+	if w.dryRun || part == total || done == 0 && !lost {
+		return err
+	}
+	text := fmt.Sprintf("%s %s applied", plural.Part(done, total, "resource"), plural.Are(total))
+	if done > 0 {
+		text += ", as printed above"
+	}
+	switch {
+	case !lost:
+		text += "; of the rest, nothing"
+	case done+part < total:
+		text += fmt.Sprintf("; of the next %d it is not known, and of the rest, nothing: apply the same again", part)
+	default:
+		text += fmt.Sprintf("; of the next %d it is not known: apply the same again", part)
+	}
+	return fmt.Errorf("%w\n%s", err, text)
 }
 
 // partOf is how many of the first objects go together.
