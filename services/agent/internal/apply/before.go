@@ -16,6 +16,7 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/services/agent/internal/adopt"
 	"fairlead.dev/services/agent/internal/cluster"
+	"fairlead.dev/services/agent/internal/health"
 	"fairlead.dev/services/agent/internal/inventory"
 	"fairlead.dev/services/agent/internal/object"
 	"fairlead.dev/services/agent/internal/set"
@@ -59,13 +60,16 @@ func (a *Applier) Strangers(ctx context.Context, r Request, items []set.Item) (a
 		}
 		switch owner := object.Owner(meta); {
 		case owner == r.Service:
+			if isHeld(meta) { // an agent that ended made it, and no watch has told of the hold yet
+				a.memory.Saw(item.GVK(), meta, 0, health.Health{})
+			}
 			return nil
 		case owner != "" && item.IsCRD():
 			return leave(item, fmt.Sprintf("service %q", owner))
 		case owner != "":
 			return Taken(owner)
 		}
-		if _, ok := meta.GetAnnotations()[object.HoldAnnotation]; ok {
+		if isHeld(meta) {
 			return &Problem{
 				Text:   "it is in the cluster already, and held by its annotation " + object.HoldAnnotation,
 				Advice: "Take the annotation off there, or give it another name.", Mistake: true,

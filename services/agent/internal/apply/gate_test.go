@@ -256,3 +256,25 @@ func TestAHoldIsFoundBeforeTheFirstWatch(t *testing.T) {
 		}
 	}
 }
+
+// An agent that ends in the middle of an apply leaves objects that no list says to be made. People may hold them by the
+// time that the next one goes on.
+func TestAHoldOfAnObjectThatAnInterruptedApplyMadeIsFound(t *testing.T) {
+	t.Parallel()
+	ref := refOf("", "ConfigMap", "a")
+	items := []set.Item{{Ref: ref, Sum: 2}}
+	for _, held := range []int{0, 1} {
+		there := &fixed{meta: madeByShop()}
+		there.meta.Name, there.meta.Namespace = ref.Name, ref.Namespace
+		if held > 0 {
+			there.meta.Annotations = map[string]string{object.HoldAnnotation: "incident"}
+		}
+		a, record := newApplier(there), inventory.Record{Service: "shop", Entries: []inventory.Entry{{Ref: ref}}}
+		a.memory.Track("shop", record.Entries)
+		_, strangers, failures := a.Strangers(t.Context(), Request{Service: "shop", Record: record}, items)
+		needed, holds := a.Needed("shop", items, record)
+		if len(strangers)+len(failures) > 0 || len(holds) != held || len(needed) != 1-held {
+			t.Errorf("strangers %v, failures %v; needed %v, held %v, want %d", strangers, failures, needed, holds, held)
+		}
+	}
+}

@@ -35,15 +35,20 @@ func (f *fixed) Replace(context.Context, object.Ref, types.UID, string) error {
 	return nil
 }
 
-// What is deleted to be made anew takes no data along, and is the service's.
-func TestWhatIsNotDeletedToBeMadeAnew(t *testing.T) {
-	t.Parallel()
-	ours := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+// madeByShop is the metadata of an object that service shop has made.
+func madeByShop() metav1.PartialObjectMetadata {
+	return metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		UID: "1", Labels: map[string]string{object.ServiceLabel: "shop"},
 		ManagedFields: []metav1.ManagedFieldsEntry{
 			{Manager: object.FieldManager, Operation: metav1.ManagedFieldsOperationApply},
 		},
 	}}
+}
+
+// What is deleted to be made anew takes no data along, and is the service's.
+func TestWhatIsNotDeletedToBeMadeAnew(t *testing.T) {
+	t.Parallel()
+	ours := madeByShop()
 	policy := func(whenDeleted string) map[string]any {
 		return map[string]any{"persistentVolumeClaimRetentionPolicy": map[string]any{"whenDeleted": whenDeleted}}
 	}
