@@ -221,11 +221,73 @@ func TestApplyWritesWhatWaitsBehindARollback(t *testing.T) {
 		if s := p.admin.service(t, "web"); s.GetSpec().GetPath() != "v9" || s.GetLevers().GetSpec().GetPath() != "v11" {
 			t.Errorf("after apply: %v", s)
 		}
+		// A rollback moves the service nowhere, and changes neither its configuration nor its windows.
+		present := func(s *consolev1.ServiceSpec) {
+			v11(s)
+			s.Config = map[string]*consolev1.ConfigSetting{"color": {Value: &consolev1.ConfigSetting_Text{Text: "red"}}}
+			s.Sync = &deliveryv1.SyncSpec{Windows: []*deliveryv1.SyncWindow{always()}}
+		}
+		const atOnce = "counts at once, also under the rollback: spec.config, spec.sync.windows"
+		says(t, p.file(t, present, false), updated,
+			"keeps the rollback to deployment 1 of user:ada (10 is bad), "+atOnce)
+		if s := p.get(t); s.GetPath() != "v9" || s.GetConfig()["color"].GetText() != "red" ||
+			len(s.GetSync().GetWindows()) != 1 {
+			t.Errorf("under the rollback: %v", s)
+		}
+		says(t, p.file(t, v10, false), updated,
+			"waits behind the rollback to deployment 1 of user:ada (10 is bad): it ends when the ref moves on, or when somebody releases it, "+atOnce)
+		p.file(t, v11, false)
 		p.push(t, commitB)
 		if s := p.admin.service(t, "web"); s.GetSpec().GetPath() != "v11" || s.GetSpec().GetSync() != nil ||
 			s.GetLevers() != nil {
 			t.Errorf("after the ref has moved on: %v", s)
 		}
+	})
+}
+
+// rollBack brings the service back to its first deployment, until somebody releases it.
+func (p *past) rollBack(t *testing.T) {
+	t.Helper()
+	if _, err := p.history.RollbackService(t.Context(), &consolev1.RollbackServiceRequest{
+		Service: p.service, Deployment: 1, Keep: true,
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// rolledBackGlobal has the one service of a new global service rolled back over another path, which waits.
+func rolledBackGlobal(t *testing.T, p *past) *consolev1.GlobalService {
+	t.Helper()
+	g := newGlobal("logs", nil)
+	g.Spec.Clusters = &consolev1.ClusterSelector{All: true}
+	p.admin.putGlobal(t, g)
+	p.service, p.uid = "logs-edge-1", p.admin.service(t, "logs-edge-1").GetMetadata().GetUid()
+	p.push(t, commitA)
+	p.deliver(t, commitA, "d1", deliveryv1.Phase_PHASE_HEALTHY)
+	g.Spec.Template.Path = "other"
+	p.admin.putGlobal(t, g)
+	p.deliver(t, commitA, "d2", deliveryv1.Phase_PHASE_DEGRADED)
+	p.rollBack(t)
+	return g
+}
+
+func TestAChangeThatCountsUnderARollbackDoesNotWaitAtServicesOfGlobalServices(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		p := newPast(t, r)
+		g := rolledBackGlobal(t, p)
+		wantNote := func(want string) {
+			t.Helper()
+			got, err := p.admin.apply(t, &consolev1.ApplyRequest{Resources: anyOf(g)})
+			if err != nil || got[0].GetNote() != want {
+				t.Errorf("got %v, %v, want %q", got, err, want)
+			}
+		}
+		g.Spec.Template.Config = map[string]*consolev1.ConfigSetting{
+			"color": {Value: &consolev1.ConfigSetting_Text{Text: "red"}},
+		}
+		wantNote("1 service updated")
+		g.Spec.Template.Path = "third"
+		wantNote("1 service updated, and the change waits until its lever ends")
 	})
 }
 

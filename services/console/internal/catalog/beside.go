@@ -70,5 +70,12 @@ func (w Written) waits() (bool, error) {
 		return false, err
 	}
 	mode, pin := is.Levers.Mode, is.Levers.Pin
-	return mode != nil && mode.Mode != state.ModeAuto || pin != nil && pin.Deployment > 0, nil
+	switch {
+	case mode != nil && mode.Mode != state.ModeAuto:
+		return true, nil
+	case pin != nil && pin.Deployment > 0:
+		waits, _, err := state.UnderRollback(was, is.Files)
+		return waits, err
+	}
+	return false, nil
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
+	"strings"
 
 	"fairlead.dev/services/console/internal/store"
 )
@@ -92,22 +94,14 @@ func oldLevers(keys map[string]json.RawMessage, after string) (l Levers) {
 func (p Parts) Whole() (ServiceSpec, error) {
 	out := p.Files
 	if pin := p.Levers.Pin; pin != nil && pin.Spec != nil {
-		out = *pin.Spec
-		out.Cluster, out.Project, out.ConfigSets, out.Config = p.Files.Cluster, p.Files.Project, p.Files.ConfigSets, p.Files.Config
-		out.Catalog, out.ServiceAccount = p.Files.Catalog, p.Files.ServiceAccount
+		var err error
+		if out, err = pin.Spec.withPresent(p.Files); err != nil {
+			return out, err
+		}
 	}
 	keys, err := SyncKeys(out.Sync)
 	if err != nil {
 		return out, err
-	}
-	if pin := p.Levers.Pin; pin != nil && pin.Spec != nil { // a rollback is no way around the windows of now
-		now, err := SyncKeys(p.Files.Sync)
-		if err != nil {
-			return out, err
-		}
-		if delete(keys, KeyWindows); now[KeyWindows] != nil {
-			keys[KeyWindows] = now[KeyWindows]
-		}
 	}
 	apart := p.Levers.Mode != nil || p.Levers.Pin != nil
 	named := keys[KeyMode] != nil || keys[KeyReason] != nil || keys[KeyPin] != nil || out.UnpinAfter != ""
@@ -160,8 +154,63 @@ func (p Parts) Whole() (ServiceSpec, error) {
 	return out, nil
 }
 
+// withPresent is a spec with all of the present files that counts under a rollback, too: a rollback moves a service
+// nowhere, and is no way around the configuration and the windows of now.
+func (s ServiceSpec) withPresent(files ServiceSpec) (ServiceSpec, error) {
+	s.Cluster, s.Project, s.ConfigSets, s.Config = files.Cluster, files.Project, files.ConfigSets, files.Config
+	s.Catalog, s.ServiceAccount = files.Catalog, files.ServiceAccount
+	keys, err := SyncKeys(s.Sync)
+	if err != nil {
+		return s, err
+	}
+	present, err := SyncKeys(files.Sync)
+	if err != nil {
+		return s, err
+	}
+	if delete(keys, KeyWindows); present[KeyWindows] != nil {
+		keys[KeyWindows] = present[KeyWindows]
+	}
+	s.Sync, err = SyncText(keys)
+	return s, err
+}
+
+// UnderRollback says what comes of a change of files under a rollback: whether something waits for its end, and which
+// fields, as in spec.cluster, count at once.
+func UnderRollback(was, is ServiceSpec) (waits bool, atOnce []string, err error) {
+	between, err := was.withPresent(is)
+	if err != nil {
+		return false, nil, err
+	}
+	var fields [2]map[string]json.RawMessage
+	for i, spec := range []ServiceSpec{was, between} {
+		text, err := json.Marshal(spec)
+		if err != nil {
+			return false, nil, fmt.Errorf("encode spec: %w", err)
+		}
+		if err := json.Unmarshal(text, &fields[i]); err != nil {
+			return false, nil, fmt.Errorf("decode spec: %w", err)
+		}
+		sync, err := SyncKeys(spec.Sync)
+		if err != nil {
+			return false, nil, err
+		}
+		delete(fields[i], "sync")
+		for key, value := range sync {
+			fields[i]["sync."+key] = value
+		}
+	}
+	all := maps.Clone(fields[0])
+	maps.Copy(all, fields[1])
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if !SameJSON(fields[0][name], fields[1][name]) {
+			atOnce = append(atOnce, "spec."+name)
+		}
+	}
+	return !SameFiles(between, is), atOnce, nil
+}
+
 // InForce makes of what a file says the spec in force: levers stay, unless the file says something else of them than it
-// did, and what the file says of the rest waits behind a rollback. The notes say so.
+// did, and most of what the file says of the rest waits behind a rollback. The notes say so.
 func InForce(
 	says ServiceSpec, current *ServiceSpec, last *string,
 ) (out ServiceSpec, notes []string, err error) {
@@ -209,8 +258,19 @@ func InForce(
 			return same, notes, nil
 		}
 	}
-	if pin := next.Levers.Pin; pin != nil && pin.Deployment > 0 && !SameFiles(is.Files, next.Files) {
-		notes = append(notes, "waits behind "+pin.Words()+": "+pin.End())
+	if pin := next.Levers.Pin; pin != nil && pin.Deployment > 0 {
+		waits, atOnce, err := UnderRollback(is.Files, next.Files)
+		if err != nil {
+			return says, nil, err
+		}
+		if waits {
+			notes = append(notes, "waits behind "+pin.Words()+": "+pin.End())
+		} else {
+			notes = append(notes, "keeps "+pin.Words())
+		}
+		if len(atOnce) > 0 {
+			notes = append(notes, "counts at once, also under the rollback: "+strings.Join(atOnce, ", "))
+		}
 	}
 	return out, notes, nil
 }
@@ -269,7 +329,7 @@ func (p *Parts) named(is *Parts, force *ServiceSpec, notes *[]string) error {
 			p.Levers.Pin = nil
 			*notes = append(*notes, "ends "+lever.Words())
 		}
-		if keep && (lever.Deployment == 0 || SameFiles(is.Files, p.Files)) {
+		if keep && lever.Deployment == 0 {
 			*notes = append(*notes, "keeps "+lever.Words())
 		}
 		if keep && TextOf(says[KeyPin]) == "" {
