@@ -291,6 +291,44 @@ func TestAChangeThatCountsUnderARollbackDoesNotWaitAtServicesOfGlobalServices(t 
 	})
 }
 
+// What the files name is needed when the rollback ends, whatever is written meanwhile.
+func TestWhatWaitsBehindARollbackIsStillNamed(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		p := newPast(t, r)
+		p.admin.must(t, newSource("b"))
+		p.file(t, nil, false)
+		p.push(t, commitA)
+		p.deliver(t, commitA, "d1", deliveryv1.Phase_PHASE_HEALTHY)
+		p.file(t, func(s *consolev1.ServiceSpec) { s.Namespace = "shop" }, false)
+		p.deliver(t, commitA, "d2", deliveryv1.Phase_PHASE_DEGRADED)
+		p.rollBack(t)
+		p.file(t, func(s *consolev1.ServiceSpec) { s.Source = "b" }, false)
+		keepsSource := func(service string) {
+			t.Helper()
+			_, err := p.admin.sources.DeleteSource(t.Context(), &consolev1.DeleteSourceRequest{Name: "b"})
+			wantCode(t, err, connect.CodeFailedPrecondition, `source "b" is still named by service "`+service+`"`)
+		}
+		keepsSource("web")
+		runTests(t, r.tests(t, r.adminToken(t)), "web", "one")
+		keepsSource("web")
+		if _, err := p.admin.levers.PinService(t.Context(), &consolev1.PinServiceRequest{Name: "web"}); err != nil {
+			t.Fatal(err)
+		}
+		p.remove(t)
+		g := rolledBackGlobal(t, p)
+		g.Spec.Template.Source, g.Spec.OnLeave = "b", consolev1.OnLeave_ON_LEAVE_DETACH
+		p.admin.putGlobal(t, g)
+		g.Spec.Clusters = &consolev1.ClusterSelector{Names: []string{"none"}}
+		p.admin.putGlobal(t, g)
+		if _, err := p.admin.globals.DeleteGlobalService(t.Context(), &consolev1.DeleteGlobalServiceRequest{
+			Name: "logs",
+		}); err != nil {
+			t.Fatal(err)
+		}
+		keepsSource("logs-edge-1")
+	})
+}
+
 func TestAFileEndsARollbackInWords(t *testing.T) {
 	overBoth(t, func(t *testing.T, r *running) {
 		p := newPast(t, r)

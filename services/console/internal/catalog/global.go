@@ -323,7 +323,7 @@ func Detach(r store.Resource) Edit {
 	if err := state.Decode(r, &spec); err != nil {
 		return Broken(r.Kind, r.Name, err)
 	}
-	return Edit{draft: store.Draft{Kind: r.Kind, Name: r.Name, Labels: labels}, spec: spec, pulls: true}.naming(resource.RefsOfService(&spec, "spec"))
+	return Edit{draft: store.Draft{Kind: r.Kind, Name: r.Name, Labels: labels}, spec: spec, pulls: true}.naming(refsOfStored(&spec))
 }
 
 // carryOut does what is planned, but for deletions beyond the guard.

@@ -68,9 +68,19 @@ func draftPulled(s *state.Service, p state.Parts, action string) (e Edit, err er
 	if err != nil {
 		return e, err
 	}
-	e = e.naming(append(resource.RefsOfService(&s.Spec, "spec"), resource.RefsOfService(&p.Files, "spec")...))
+	e = e.naming(refsOfStored(&s.Spec))
 	e.pulls, e.draft.Action = true, action
 	return e, nil
+}
+
+// refsOfStored are the resources that a service names by its spec in force and by its files, which count again when no
+// lever stands over them.
+func refsOfStored(s *state.ServiceSpec) []resource.Reference {
+	refs := resource.RefsOfService(s, "spec")
+	if s.Levers != nil && s.Levers.Files != nil {
+		refs = append(refs, resource.RefsOfService(s.Levers.Files, "spec")...)
+	}
+	return refs
 }
 
 // pulledBy completes a lever with who pulled it; one that was pulled in the same way already stays as it is.

@@ -54,6 +54,7 @@ func (c *Catalog) RunTests(ctx context.Context, by By, name, id string) (state.S
 		if err != nil {
 			return state.Service{}, err
 		}
+		e = e.naming(refsOfStored(&s.Spec))
 		e.requests = true
 		out, _, err := PutOne(ctx, c, by, e, c.Services)
 		if refusal.Is(err, refusal.Conflict) && attempt < leverAttempts {

@@ -228,8 +228,6 @@ func (e *Edit) keepLevers(current *store.Resource) error {
 	}
 	out, notes, err := state.InForce(spec, is, e.said)
 	e.spec, e.notes = out, notes
-	if pin := out.Levers; pin != nil && pin.Pin != nil && pin.Pin.Spec != nil {
-		*e = e.naming(append(e.references, resource.RefsOfService(pin.Pin.Spec, "spec")...))
-	}
+	*e = e.naming(refsOfStored(&out))
 	return err
 }
