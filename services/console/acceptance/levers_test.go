@@ -291,6 +291,42 @@ func TestAChangeThatCountsUnderARollbackDoesNotWaitAtServicesOfGlobalServices(t 
 	})
 }
 
+// A rollback is no way around the manual mode of the present file.
+func TestARollbackKeepsTheManualModeOfNow(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		p := newPast(t, r)
+		manual := mode(deliveryv1.SyncMode_SYNC_MODE_MANUAL, "the bank looks first")
+		p.file(t, nil, false)
+		p.push(t, commitA)
+		p.deliver(t, commitA, "d1", deliveryv1.Phase_PHASE_HEALTHY)
+		p.file(t, manual, false)
+		p.push(t, commitB)
+		p.deliver(t, commitB, "d2", deliveryv1.Phase_PHASE_DEGRADED)
+		p.rollBack(t)
+		has := func(when string, mode deliveryv1.SyncMode, reason string) {
+			t.Helper()
+			if s := p.get(t).GetSync(); s.GetMode() != mode || s.GetReason() != reason || s.GetPin() != commitA {
+				t.Errorf("%s: %v", when, s)
+			}
+		}
+		has("rolled back", deliveryv1.SyncMode_SYNC_MODE_MANUAL, "the bank looks first")
+		const kept = "keeps the rollback to deployment 1 of user:ada"
+		says(t, p.file(t, manual, false), unchanged, kept)
+		p.hold(t, "incident 7")
+		has("held", onHold, "incident 7")
+		if _, err := p.admin.levers.ResumeService(t.Context(), &consolev1.ResumeServiceRequest{Name: "web"}); err != nil {
+			t.Fatal(err)
+		}
+		has("resumed", follows, "")
+		says(t, p.file(t, mode(onHold, "by file"), false), updated,
+			"ends the automatic mode of user:ada, waits behind the rollback to deployment 1 of user:ada: "+
+				"it ends when somebody releases it, counts at once, also under the rollback: spec.sync.mode, spec.sync.reason")
+		has("a file without manual mode", follows, "")
+		says(t, p.file(t, manual, false), updated, kept+", counts at once, also under the rollback: spec.sync.mode, spec.sync.reason")
+		has("a file with manual mode", deliveryv1.SyncMode_SYNC_MODE_MANUAL, "the bank looks first")
+	})
+}
+
 // What the files name is needed when the rollback ends, whatever is written meanwhile.
 func TestWhatWaitsBehindARollbackIsStillNamed(t *testing.T) {
 	overBoth(t, func(t *testing.T, r *running) {

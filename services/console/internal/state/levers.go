@@ -155,7 +155,7 @@ func (p Parts) Whole() (ServiceSpec, error) {
 }
 
 // withPresent is a spec with all of the present files that counts under a rollback, too: a rollback moves a service
-// nowhere, and is no way around the configuration and the windows of now.
+// nowhere, and is no way around the configuration, the windows and the manual mode of now.
 func (s ServiceSpec) withPresent(files ServiceSpec) (ServiceSpec, error) {
 	s.Cluster, s.Project, s.ConfigSets, s.Config = files.Cluster, files.Project, files.ConfigSets, files.Config
 	s.Catalog, s.ServiceAccount = files.Catalog, files.ServiceAccount
@@ -167,11 +167,24 @@ func (s ServiceSpec) withPresent(files ServiceSpec) (ServiceSpec, error) {
 	if err != nil {
 		return s, err
 	}
-	if delete(keys, KeyWindows); present[KeyWindows] != nil {
-		keys[KeyWindows] = present[KeyWindows]
+	for _, key := range alwaysPresent(keys) {
+		delete(keys, key)
+	}
+	for _, key := range alwaysPresent(present) {
+		if delete(keys, key); present[key] != nil {
+			keys[key] = present[key]
+		}
 	}
 	s.Sync, err = SyncText(keys)
 	return s, err
+}
+
+// alwaysPresent are the sync options that count under a rollback, too.
+func alwaysPresent(keys map[string]json.RawMessage) []string {
+	if TextOf(keys[KeyMode]) == ModeManual {
+		return []string{KeyWindows, KeyMode, KeyReason}
+	}
+	return []string{KeyWindows}
 }
 
 // UnderRollback says what comes of a change of files under a rollback: whether something waits for its end, and which
