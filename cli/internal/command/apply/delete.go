@@ -39,7 +39,7 @@ joined, the command asks first. A resource that another one names, and a service
 deleted. --yes goes on without asking. "fairlead undo" undoes a deletion for an hour.
 
 With -f the resources in the files are deleted, those first that name others; only kind and name count. With --selector the
-resources of a kind with these labels are deleted: the command shows them and asks. If one can't be deleted, the command
+resources of a kind, or of several, with these labels are deleted: the command shows them and asks. If one can't be deleted, the command
 goes on with the others.`,
 		Example: `  fairlead delete service shop
   fairlead delete service/shop source/shop --yes
@@ -47,7 +47,7 @@ goes on with the others.`,
   fairlead delete globalservice logs --dry-run
   fairlead delete service shop --detach
   fairlead delete -f shop.yaml --yes
-  fairlead delete services -l env=test
+  fairlead delete services,clusters -l env=test
   fairlead delete cluster edge-1 --yes`,
 	}
 	cmd.Args = d.checkUsage
@@ -88,7 +88,7 @@ func (d *deletion) checkUsage(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// listNamed returns the resources that arguments or files name; with a selector one without a name.
+// listNamed returns the resources that arguments or files name; with a selector kinds without a name.
 func (d *deletion) listNamed(ctx context.Context, args []string) ([]resource.Reference, error) {
 	var refs []resource.Reference
 	if len(d.files) > 0 {
@@ -134,7 +134,7 @@ func (d *deletion) checkKind(k resource.Kind) error {
 func (d *deletion) deleteAll(ctx context.Context, refs []resource.Reference) error {
 	if d.selector != "" {
 		var err error
-		if refs, err = d.listChosen(ctx, refs[0].Kind); err != nil || len(refs) == 0 {
+		if refs, err = d.listChosen(ctx, refs); err != nil || len(refs) == 0 {
 			return err
 		}
 	}
@@ -151,28 +151,32 @@ func (d *deletion) deleteAll(ctx context.Context, refs []resource.Reference) err
 	}, func(args []string, err error) { d.app.Notef("%s: %v\n", strings.Join(args, "/"), err) })
 }
 
-// listChosen returns the resources of a kind that the selector fits, if the person agrees.
-func (d *deletion) listChosen(ctx context.Context, of string) ([]resource.Reference, error) {
-	k, err := resource.FindKind(of)
-	if err != nil {
-		return nil, err
-	}
+// listChosen returns the resources of kinds that the selector fits, if the person agrees.
+func (d *deletion) listChosen(ctx context.Context, kinds []resource.Reference) ([]resource.Reference, error) {
 	filter, err := resource.SelectorFilter(d.selector)
 	if err != nil {
 		return nil, err
 	}
-	found, err := k.ReadMatching(ctx, d.hub, resource.Question{Filter: filter})
-	if err != nil {
-		return nil, err
-	}
-	if len(found) == 0 {
-		d.app.Notef("no %s have these labels\n", k.Plural())
-		return nil, nil
-	}
 	var refs []resource.Reference
-	for _, m := range found {
-		refs = append(refs, resource.Reference{Kind: k.Singular(), Name: m.GetMetadata().GetName()})
-		d.app.Notef("%s/%s\n", k.Singular(), m.GetMetadata().GetName())
+	for _, of := range kinds {
+		k, err := resource.FindKind(of.Kind)
+		if err != nil {
+			return nil, err
+		}
+		found, err := k.ReadMatching(ctx, d.hub, resource.Question{Filter: filter})
+		if err != nil {
+			return nil, err
+		}
+		if len(found) == 0 {
+			d.app.Notef("no %s have these labels\n", k.Plural())
+		}
+		for _, m := range found {
+			refs = append(refs, resource.Reference{Kind: k.Singular(), Name: m.GetMetadata().GetName()})
+			d.app.Notef("%s/%s\n", k.Singular(), m.GetMetadata().GetName())
+		}
+	}
+	if len(refs) == 0 {
+		return nil, nil
 	}
 	if !d.yes && !d.dryRun && !d.app.AskAgreement(ctx) {
 		return nil, errors.New("nothing was done: say --yes to go on")
