@@ -92,6 +92,14 @@ var commit = regexp.MustCompile(`^[0-9a-f]{7,40}$`)
 // takesService is the use line of commands that need a service and nothing else.
 var takesService = regexp.MustCompile(`^\S+ service[a-z|]* NAME( \[|$)`)
 
+// CheckLeast refuses the value of a flag below the least one, which would mean something else than it says.
+func CheckLeast[N int | int64 | time.Duration](flag string, value, least N) error {
+	if value < least {
+		return fmt.Errorf("--%s %v: must be at least %v", flag, value, least)
+	}
+	return nil
+}
+
 // Printf writes to stdout: a result that can't be written is an error.
 func (a *App) Printf(format string, args ...any) error {
 	_, err := fmt.Fprintf(a.Stdout, format, args...)

@@ -49,7 +49,12 @@ A read at a cluster that has ended is one line, tunnel.request; other requests t
 		if q.format != app.FormatTable && q.format != app.FormatJSON {
 			return fmt.Errorf("unknown form of output %q: known are table, json", q.format)
 		}
-		q.settle(a.Now(), *since)
+		if err := app.CheckLeast("limit", q.limit, 0); err != nil {
+			return err
+		}
+		if err := q.settle(a.Now(), *since); err != nil {
+			return err
+		}
 		return showAudit(ctx, a, h, q)
 	})
 	cmd.AddCommand(auditExport(a))
@@ -66,11 +71,15 @@ func (q *auditQuery) addFlags(cmd *cobra.Command) *time.Duration {
 }
 
 // settle makes the filter what the hub understands: of login.* and login. the hub has login.
-func (q *auditQuery) settle(now time.Time, since time.Duration) {
+func (q *auditQuery) settle(now time.Time, since time.Duration) error {
+	if err := app.CheckLeast("since", since, 0); err != nil {
+		return err
+	}
 	q.filter.Action = strings.TrimSuffix(strings.TrimSuffix(q.filter.GetAction(), "*"), ".")
 	if since > 0 {
 		q.filter.Since = timestamppb.New(now.Add(-since))
 	}
+	return nil
 }
 
 func auditExport(a *app.App) *cobra.Command {
@@ -88,7 +97,9 @@ The file appears only when it is complete, and only you can read it.`,
 	since := q.addFlags(cmd)
 	cmd.Flags().StringVarP(&file, "output-file", "o", "", "file to write, instead of stdout")
 	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hubclient.Hub, _ []string) error {
-		q.settle(a.Now(), *since)
+		if err := q.settle(a.Now(), *since); err != nil {
+			return err
+		}
 		events, _, err := listAudit(ctx, h, q)
 		if err != nil {
 			return err

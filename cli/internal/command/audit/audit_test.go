@@ -33,6 +33,14 @@ func trail() []hubtest.Answer {
 	return []hubtest.Answer{hubtest.On(listAudit, pages)}
 }
 
+// recordingPages has a recording on the second page, behind those that the person may not view.
+func recordingPages(req *consolev1.ListRecordingsRequest) (*consolev1.ListRecordingsResponse, error) {
+	if req.GetPageToken() == "" {
+		return &consolev1.ListRecordingsResponse{NextPageToken: "2"}, nil
+	}
+	return &consolev1.ListRecordingsResponse{Recordings: []*consolev1.Recording{{Id: "1"}}}, nil
+}
+
 // onlyWithoutAction has events of other actions than the one that is asked for.
 func onlyWithoutAction(req *consolev1.ListAuditEventsRequest) (*consolev1.ListAuditEventsResponse, error) {
 	res := &consolev1.ListAuditEventsResponse{}
@@ -116,6 +124,27 @@ ListAuditEvents {"filter":{"since":"2026-01-30T12:00:00Z"},"pageSize":500,"pageT
 			Asked: `ListAuditEvents {"filter":{},"pageSize":500}
 `,
 			Stderr: "0 events are in FOLDER/trail.jsonl\n",
+		},
+		"fewer than none":         {Line: "audit --limit -5", Err: "--limit -5: must be at least 0"},
+		"not older than later":    {Line: "audit --since -1h", Err: "--since -1h0m0s: must be at least 0s"},
+		"exported, of after now":  {Line: "audit export --since -1h", Err: "--since -1h0m0s: must be at least 0s"},
+		"of recordings, fewer":    {Line: "replay --limit -5", Err: "--limit -5: must be at least 0"},
+		"of events, fewer":        {Line: "events --limit -5", Err: "--limit -5: must be at least 0"},
+		"of events, of after now": {Line: "events --since -1h", Err: "--since -1h0m0s: must be at least 0s"},
+		"all recordings": {
+			Line: "replay --limit 0 -o json",
+			Hub:  []hubtest.Answer{hubtest.On(consolev1connect.RecordingServiceListRecordingsProcedure, recordingPages)},
+			Asked: `ListRecordings {"pageSize":500}
+ListRecordings {"pageSize":500,"pageToken":"2"}
+`,
+			Stdout: `{
+  "recordings": [
+    {
+      "id": "1"
+    }
+  ]
+}
+`,
 		},
 		"by somebody who may not": {
 			Line: "audit",

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -35,6 +36,9 @@ With names, as KIND NAME... or KIND/NAME..., only events of these resources.`,
 	cmd.Flags().StringVarP(&q.Format, "output", "o", app.FormatTable,
 		"form of the output: table, or json with one event per line")
 	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
+		if err := errors.Join(app.CheckLeast("limit", q.Limit, 0), app.CheckLeast("since", since, 0)); err != nil {
+			return err
+		}
 		if err := q.AddResources(args); err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -47,7 +48,7 @@ output, and not the input. The output is played as it was, with its codes for th
 	}
 	cmd.Flags().StringVar(&p.cluster, "cluster", "", "list those of this cluster only")
 	cmd.Flags().StringVar(&p.subject, "user", "", "list those of this user only; also serviceaccount:NAME")
-	cmd.Flags().IntVar(&p.limit, "limit", 50, "list so many of the newest at most")
+	cmd.Flags().IntVar(&p.limit, "limit", 50, "list so many of the newest at most; 0: all")
 	cmd.Flags().StringVarP(&p.format, "output", "o", app.FormatTable, "form of the list: table, wide, json, yaml")
 	cmd.Flags().Float64Var(&p.speed, "speed", 1, "play so many times as fast")
 	cmd.Flags().DurationVar(&p.idle, "idle-limit", 0,
@@ -71,6 +72,12 @@ output, and not the input. The output is played as it was, with its codes for th
 }
 
 func listRecordings(ctx context.Context, a *app.App, h *hubclient.Hub, p replay) error {
+	if err := app.CheckLeast("limit", p.limit, 0); err != nil {
+		return err
+	}
+	if p.limit == 0 {
+		p.limit = math.MaxInt
+	}
 	if p.subject != "" && !bytes.ContainsRune([]byte(p.subject), ':') {
 		p.subject = "user:" + p.subject
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -89,10 +90,16 @@ func listAccess(a *app.App) *cobra.Command {
 		Example: "  fairlead cluster access list\n  fairlead cluster access list --all -o json",
 		Args:    app.WantArgs(0, 0),
 	}
-	cmd.Flags().IntVar(&limit, "limit", 200, "list so many of the newest at most")
+	cmd.Flags().IntVar(&limit, "limit", 200, "list so many of the newest at most; 0: all")
 	cmd.Flags().BoolVar(&all, "all", false, "those that are over, too; they are kept for 90 days")
 	cmd.Flags().StringVarP(&format, "output", "o", app.FormatTable, "form of the output: table, wide, json, yaml")
 	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hubclient.Hub, _ []string) error {
+		if err := app.CheckLeast("limit", limit, 0); err != nil {
+			return err
+		}
+		if limit == 0 {
+			limit = math.MaxInt
+		}
 		list := &consolev1.ListAccessRequestsResponse{}
 		for token := ""; len(list.GetRequests()) < limit; {
 			res, err := h.Lending.ListAccessRequests(ctx,

@@ -99,6 +99,17 @@ ListAccessRequests {"pageSize":199,"pageToken":"2"}
     subject: user:kim
 `,
 		},
+		"all listed": {
+			Line: "cluster access list --limit 0", Hub: listed,
+			Asked: `ListAccessRequests {"pageSize":500}
+ListAccessRequests {"pageSize":500,"pageToken":"2"}
+`,
+			Stdout: `ID    STATE    CLUSTER  ROLE      SUBJECT   FOR     AGE     REASON
+019b  waiting  edge-1   operator  user:kim  1h0m0s  5m ago  incident 7
+019a  denied   edge-1   operator  user:kim  1h0m0s  5m ago  incident 7
+`,
+		},
+		"fewer than none listed": {Line: "cluster access list --limit -5", Err: "--limit -5: must be at least 0"},
 		"none listed": {
 			Line: "cluster access ls", Hub: none,
 			Asked: `ListAccessRequests {"pageSize":200}

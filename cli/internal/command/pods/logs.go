@@ -94,8 +94,12 @@ flags than -n, -c, --since, --tail and --timestamps, go on after a restart of th
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ref, ok := resource.SplitReference(args[0])
 		if !ok {
+			p, follows := l.followedPod(args[0], args[1:])
+			if err := l.checkBounds(); follows && err != nil {
+				return err
+			}
 			return a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
-				if p, ok := l.followedPod(args[0], args[1:]); ok {
+				if follows {
 					l.Hub = h
 					return l.followPod(ctx, p)
 				}
@@ -106,12 +110,20 @@ flags than -n, -c, --since, --tail and --timestamps, go on after a restart of th
 		if done, err := parseRest(cmd, args[1:]); done || err != nil {
 			return err
 		}
+		if err := l.checkBounds(); err != nil {
+			return err
+		}
 		return a.HubCommand(func(ctx context.Context, h *hubclient.Hub, _ []string) error {
 			l.Hub = h
 			return l.showLogs(ctx, ref)
 		})(cmd, nil)
 	}
 	return cmd
+}
+
+// checkBounds refuses bounds that would bound nothing.
+func (l *logging) checkBounds() error {
+	return errors.Join(app.CheckLeast("since", l.since, 0), app.CheckLeast("tail", l.tail, -1))
 }
 
 // parseRest reads flags behind the first argument. done: help was asked for, and shown.

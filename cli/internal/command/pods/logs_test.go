@@ -219,6 +219,23 @@ func TestOnlyAPodThatIsFollowedIsNotLeftToKubectl(t *testing.T) {
 	}
 }
 
+// What is asked of no line and of no time must not show all.
+func TestLogsOfLessThanNothingAreRefused(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		"service/web --since -1h":   "--since -1h0m0s: must be at least 0s",
+		"service/web --tail -5":     "--tail -5: must be at least -1",
+		"edge-1 -f web-0 --tail -5": "--tail -5: must be at least -1",
+	} {
+		cmd := logsCommand(&app.App{IO: app.IO{Getenv: func(string) string { return "" }}})
+		cmd.SetArgs(strings.Fields(line))
+		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+		if err := cmd.ExecuteContext(t.Context()); err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", line, err, want)
+		}
+	}
+}
+
 func TestAPodKeepsItsColour(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}

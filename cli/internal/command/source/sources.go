@@ -84,8 +84,8 @@ The repository itself is not asked: the command works with the Git host down.`,
 		if err := app.CheckPlainFormat(format); err != nil {
 			return err
 		}
-		if limit < 0 {
-			return fmt.Errorf("--limit %d: must not be negative", limit)
+		if err := app.CheckLeast("limit", limit, 0); err != nil {
+			return err
 		}
 		return a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
 			commits, err := app.ReadPages(limit, func(size int, token string) ([]*artifactv1.Revision, string, error) {

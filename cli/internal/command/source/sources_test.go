@@ -168,7 +168,7 @@ ListCommits {"source":"shop","pageSize":19,"pageToken":"2"}
 		},
 		"a negative size": {
 			Line: "sources log shop -n -1",
-			Err:  "--limit -1: must not be negative",
+			Err:  "--limit -1: must be at least 0",
 		},
 		"an unknown form": {
 			Line: "sources log shop -o wide",
