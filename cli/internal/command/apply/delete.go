@@ -81,7 +81,7 @@ func (d *deletion) checkUsage(cmd *cobra.Command, args []string) error {
 	case len(d.files) > 0 && len(args) > 0:
 		return fmt.Errorf("-f names the resources: leave %q out", args[0])
 	case d.selector != "" && (len(args) != 1 || slash):
-		return errors.New("--selector goes with one kind and no name: fairlead delete services -l env=test")
+		return errors.New("--selector goes with kinds and no name: fairlead delete services,clusters -l env=test")
 	case len(d.files) == 0 && d.selector == "" && len(args) < 2 && !slash:
 		return app.UsageError(cmd)
 	}
