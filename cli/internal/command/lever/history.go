@@ -255,8 +255,9 @@ func rollbackCommand(a *app.App) *cobra.Command {
 	var reason string
 	var keep bool
 	cmd := leverCommand("rollback service NAME [NUMBER]", "Go back to what was delivered of a service before", `Go back to a deployment of "fairlead history service NAME": the one with the NUMBER, or else the last healthy one before the
-current one with another content. The service gets the spec and the commit of that deployment; its configuration stays as it
-is. Changes of the service in the catalog wait meanwhile. When its ref points to another commit than now, the service follows
+current one with another content. The service gets the spec and the commit of that deployment; its cluster, project and
+configuration, windows and a manual mode of its file stay as they are. Other changes of the service in the catalog wait
+meanwhile. When its ref points to another commit than now, the service follows
 the ref again by itself: push the repair, and it is delivered. With --keep the rollback stays until "fairlead pin service
 NAME --release"; with --for or --until also until that time. On a held service the rollback takes the place of the hold, and
 is kept.
