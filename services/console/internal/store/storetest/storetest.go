@@ -556,7 +556,7 @@ func testDeploymentsThatWereReportedBefore(t *testing.T, open Open) {
 	s := open(store.Options{})
 	var told []string
 	s.OnHealthy(func(d store.Deployment, trace string) {
-		told = append(told, d.Service+" "+d.Digest+" "+trace+" "+string(d.State))
+		told = append(told, fmt.Sprintf("%s %d %s %s %s", d.Service, d.Number, d.Content, trace, d.State))
 	})
 	begin := time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
 	applied, well := begin.Add(time.Second), begin.Add(2*time.Second)
@@ -586,7 +586,7 @@ func testDeploymentsThatWereReportedBefore(t *testing.T, open Open) {
 	if err := putHub(t, s, states, deployments, stepsOf); err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{fmt.Sprint(quick.UID, int64(1), "d1", "trace", `{"of":1}`)}; !slices.Equal(told, want) {
+	if want := []string{quick.UID + ` 1 d1 trace {"of":1}`}; !slices.Equal(told, want) {
 		t.Errorf("told of %q, want %q", told, want)
 	}
 	last := func() map[string]store.Deployment {
