@@ -11,7 +11,7 @@ import (
 	"fairlead.dev/services/console/internal/store"
 )
 
-// damageSealed makes what is sealed of Secrets and of services unreadable.
+// damageSealed makes the sealed values of Secrets and of services unreadable.
 func (h *hub) damageSealed(t *testing.T) {
 	t.Helper()
 	s, err := store.New(h.db, store.Options{})

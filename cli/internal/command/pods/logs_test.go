@@ -219,7 +219,7 @@ func TestOnlyAPodThatIsFollowedIsNotLeftToKubectl(t *testing.T) {
 	}
 }
 
-// What is asked of no line and of no time must not show all.
+// A negative time or number of lines must not show all.
 func TestLogsOfLessThanNothingAreRefused(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{

@@ -115,7 +115,7 @@ func (i *Intake) compareHub(ctx context.Context, in []ServiceHub, refs []state.R
 	m := &merging{
 		intake: i, in: in, refs: refs, heads: map[string][]state.Head{}, states: map[string][]byte{}, values: map[string]any{},
 	}
-	return m, i.store.Read(ctx, func(ctx context.Context, v store.View) error { return m.prepare(ctx, v, in) })
+	return m, i.store.Read(ctx, func(ctx context.Context, v store.View) error { return m.prepare(ctx, v) })
 }
 
 // writeHub writes what is new. What another distributor told of meanwhile is compared again.
@@ -136,11 +136,11 @@ func (i *Intake) writeHub(ctx context.Context, m *merging) error {
 }
 
 // prepare finds what is new.
-func (m *merging) prepare(ctx context.Context, v store.View, in []ServiceHub) error {
-	if err := m.load(ctx, v, in); err != nil {
+func (m *merging) prepare(ctx context.Context, v store.View) error {
+	if err := m.load(ctx, v); err != nil {
 		return err
 	}
-	if err := m.compare(ctx, v, in); err != nil {
+	if err := m.compare(ctx, v); err != nil {
 		return err
 	}
 	became, err := m.draftDeployments(ctx, v)
@@ -161,9 +161,9 @@ func (m *merging) prepare(ctx context.Context, v store.View, in []ServiceHub) er
 }
 
 // load reads services, and the truths that are stored of them.
-func (m *merging) load(ctx context.Context, v store.View, in []ServiceHub) (err error) {
+func (m *merging) load(ctx context.Context, v store.View) (err error) {
 	names, uids := map[string]bool{}, map[string]bool{}
-	for _, s := range in {
+	for _, s := range m.in {
 		names[s.Service] = resource.IsName(s.Service)
 	}
 	if m.services, err = v.Named(ctx, store.KindService, state.TrueKeys(names)); err != nil {
@@ -177,9 +177,9 @@ func (m *merging) load(ctx context.Context, v store.View, in []ServiceHub) (err 
 }
 
 // compare finds the truths that are other than those that are stored. Services that are gone are passed over.
-func (m *merging) compare(ctx context.Context, v store.View, in []ServiceHub) error {
-	m.news = make([]*change, 0, len(in)) // a change takes kilobytes: a list of them holds pointers
-	for _, s := range in {
+func (m *merging) compare(ctx context.Context, v store.View) error {
+	m.news = make([]*change, 0, len(m.in)) // a change takes kilobytes: a list of them holds pointers
+	for _, s := range m.in {
 		row := m.services[s.Service]
 		if row.UID != s.UID || s.UID == "" {
 			continue
