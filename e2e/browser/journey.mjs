@@ -69,7 +69,7 @@ try {
   await page.locator('.live-mark[data-live="false"]', { hasText: /offline since \d\d:\d\d:\d\d/ }).waitFor();
   await page.getByText(/Offline since \d\d:\d\d:\d\d, showing what was known then/).waitFor();
   await outside("break");
-  await page.locator(".stale", { hasText: "same content as the hub" }).waitFor();
+  await page.locator(".stale", { hasText: "objects healthy" }).waitFor();
   await page.getByRole("heading", { name: `${service} healthy` }).waitFor();
   wire.mend();
   await page.getByRole("heading", { name: `${service} failed` }).waitFor();
