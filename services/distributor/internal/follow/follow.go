@@ -49,6 +49,10 @@ func Apply(p *plan.Plan, c Catalog, changes Changes, now time.Time) (change plan
 }
 
 func some(u *plan.Update, c Catalog, d catalog.Delta) {
+	for name := range d.Sources { // first: what may be newer elsewhere is known by the heads
+		s, _ := c.Source(name)
+		u.Source(name, source(s))
+	}
 	for name := range d.Projects { // before their services
 		p, _ := c.Project(name)
 		u.Project(name, catalog.BoundsOf(p), catalog.WindowsOfProject(p))
@@ -65,10 +69,6 @@ func some(u *plan.Update, c Catalog, d catalog.Delta) {
 		u.Labels(name, r.GetMetadata().GetLabels())
 		u.Windows(name, catalog.WindowsOfCluster(r))
 	}
-	for name := range d.Sources {
-		s, _ := c.Source(name)
-		u.Source(name, source(s))
-	}
 	for name := range d.Services {
 		if s, ok := c.Service(name); ok {
 			u.Service(s)
@@ -82,6 +82,9 @@ func all(u *plan.Update, c Catalog) {
 	if c.Current() { // asked before it is read: what is read is no older
 		u.Current()
 	}
+	for _, s := range c.Sources() { // first: what is remembered, and what may be newer elsewhere, is known by the heads
+		u.Source(s.GetMetadata().GetName(), source(s))
+	}
 	for _, p := range c.Projects() {
 		u.Project(p.GetMetadata().GetName(), catalog.BoundsOf(p), catalog.WindowsOfProject(p))
 	}
@@ -91,9 +94,6 @@ func all(u *plan.Update, c Catalog) {
 		u.Cluster(r.GetMetadata().GetName(), true)
 		u.Labels(r.GetMetadata().GetName(), r.GetMetadata().GetLabels())
 		u.Windows(r.GetMetadata().GetName(), catalog.WindowsOfCluster(r))
-	}
-	for _, s := range c.Sources() { // before the services: what is remembered of them is known by their heads
-		u.Source(s.GetMetadata().GetName(), source(s))
 	}
 	for _, s := range c.Services() {
 		u.Service(s)

@@ -149,7 +149,7 @@ func (m *model) update(fn func(*plan.Update)) {
 	synced := map[string]bool{}
 	for cluster, have := range m.agents {
 		d, err := m.plan.Compare(cluster, delivery.SetDigest(have), have, 0, 0)
-		synced[cluster] = err == nil && d.None
+		synced[cluster] = err == nil && d.Same
 	}
 	m.revision++
 	change := m.plan.Update(m.now, func(u *plan.Update) {
@@ -375,7 +375,7 @@ func TestPlanAgainstModel(t *testing.T) {
 			"restart": func(t *rapid.T) {
 				before := map[string]string{}
 				for c, have := range m.agents {
-					if d, err := m.plan.Compare(c, delivery.SetDigest(have), have, 0, 0); err == nil && d.None {
+					if d, err := m.plan.Compare(c, delivery.SetDigest(have), have, 0, 0); err == nil && d.Same {
 						before[c] = delivery.SetDigest(have)
 					}
 				}
@@ -869,6 +869,53 @@ func TestAChangeReachesAServiceThatMovedToAFolderThatCantBeHad(t *testing.T) {
 	}
 	if !gets(first) || !gets(second) || gets("what another replica had") {
 		t.Errorf("with the first digest %v, the second %v, other content %v", gets(first), gets(second), gets("what another replica had"))
+	}
+}
+
+// An agent may have newer content of the folder that a service leaves, so the content that goes along turns it back.
+func TestAServiceThatLeavesAFolderThatCantBeHadTakesTheDoubtAlong(t *testing.T) {
+	t.Parallel()
+	w := withhold(t)
+	first := w.digest()
+	w.move("2222222", plan.NoFolder)
+	w.change(func(s *spec) { s.namespace = "web" })
+	w.change(func(s *spec) { s.path = "another" })
+	if !w.gets(first) || w.gets("what another replica had") {
+		t.Errorf("with the first digest %v, other content %v", w.gets(first), w.gets("what another replica had"))
+	}
+}
+
+// A service that is removed may be one that comes under another name in the same change: its objects go over only when
+// the agent hears of both.
+func TestARemovalWaitsForAServiceThatIsAskedForTheFirstTime(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]plan.Answer{
+		"content": {}, "no gitcache": {Failure: &plan.Failure{Kind: plan.Unavailable}},
+		"no folder": {Failure: &plan.Failure{Kind: plan.NoFolder}},
+	} {
+		w := withhold(t)
+		have := map[string]string{"hello": w.digest()}
+		compare := func() plan.Difference {
+			d, err := w.plan.Compare(w.is.cluster, delivery.SetDigest(have), have, w.rev, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return d
+		}
+		w.plan.Update(time.Unix(1, 0), func(u *plan.Update) {
+			u.Remove("hello")
+			u.Service(spec{name: "hallo", uid: "2", cluster: "edge-1", source: "shop", path: "hallo"}.service())
+		})
+		if d := compare(); !d.None || !d.Pending || len(d.Removed)+len(d.Changed) > 0 {
+			t.Errorf("%s: before the answer: %+v", name, d)
+		}
+		if answer.Want = w.plan.Open()[0]; answer.Failure == nil {
+			answer.Artifact = content(answer.Want)
+		}
+		w.plan.Answer(time.Unix(1, 0), answer)
+		if d := compare(); d.None || len(d.Removed) != 1 || (len(d.Changed) == 1) != (answer.Failure == nil) {
+			t.Errorf("%s: after the answer: %+v", name, d)
+		}
 	}
 }
 

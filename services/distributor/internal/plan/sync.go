@@ -85,13 +85,23 @@ func (p *Plan) compare(c *cluster, d *Difference, have map[string]string, seen i
 			d.Changed = append(d.Changed, p.delivery(s))
 		}
 	}
+	awaits := d.Behind || c.awaits()
 	for _, service := range slices.Sorted(maps.Keys(have)) {
 		// A service that the catalog has, but that was not resolved yet, is left alone.
-		if _, ok := c.find(service); !ok && !d.Behind {
+		if _, ok := c.find(service); !ok && !awaits {
 			d.Removed = append(d.Removed, service)
 		}
 	}
-	d.None = d.Behind && len(d.Changed)+len(d.Removed) == 0
+	d.None = awaits && len(d.Changed)+len(d.Removed) == 0
+}
+
+// awaits says whether a service of the cluster has nothing yet, and its content is being asked for: the service may be
+// a removed one under another name, whose objects go over to it if the agent hears of both at once.
+func (c *cluster) awaits() bool {
+	return slices.ContainsFunc(c.services, func(s *service) bool {
+		w := s.folder.want
+		return s.delivered() == nil && w != nil && !w.tried && !w.answered
+	})
 }
 
 // older says whether an agent that has this digest, and has seen so much of the catalog, may have newer content than

@@ -232,7 +232,7 @@ func (u *Update) recall(s *service) {
 
 // move brings a service to another folder. The service keeps what it is delivered until the folder has something.
 func (u *Update) move(s *service) {
-	was := s.delivered()
+	was, settled, good, recalled := s.delivered(), s.folder.settled(), s.folder.good, s.folder.recalled
 	u.unite(s)
 	u.detach(s)
 	u.attach(s)
@@ -240,6 +240,9 @@ func (u *Update) move(s *service) {
 	case s.folder.settled():
 		s.before = was
 	case was != nil:
+		if s.folder.recalled = s.folder.recalled || recalled; !settled { // agents may have newer than what the service had
+			s.folder.good = min(s.folder.good, good)
+		}
 		u.part(s, was)
 	case s.folder.content != nil:
 		u.part(s, nothing)
