@@ -9,6 +9,7 @@ import { ServiceDetailSchema } from '../gen/fairlead/delivery/v1/detail_pb'
 import { DeletePolicy, SyncMode } from '../gen/fairlead/delivery/v1/options_pb'
 import { PackServiceResponseSchema } from '../gen/fairlead/gitcache/v1/source_pb'
 import { commandOf, limitsSay } from '../pages/access/limits'
+import { ensureCluster } from '../pages/join/ensure'
 import { linesOf } from '../pages/service/lines'
 import { detach, orphaned } from '../ui/detach'
 
@@ -227,6 +228,29 @@ describe('objects that outlive their service', () => {
       message: expect.stringContaining('is rolled back'),
     })
     await expect(detach('web', never, hub, clock())).rejects.toEqual(refused)
+  })
+})
+
+describe('a cluster that is to join', () => {
+  const hubOf = (known: () => Promise<unknown>) => {
+    const updateCluster = vi.fn(async () => ({}))
+    return { getCluster: known, updateCluster }
+  }
+  test('stays as it is where the catalog has it', async () => {
+    const hub = hubOf(async () => ({ cluster: { metadata: { name: 'edge-1', labels: { env: 'prod' } } } }))
+    await ensureCluster(hub, 'edge-1')
+    expect(hub.updateCluster).not.toHaveBeenCalled()
+  })
+  test('is made where the catalog does not have it, and then only', async () => {
+    const missing = hubOf(() => Promise.reject(new ConnectError('there is none', Code.NotFound)))
+    await ensureCluster(missing, 'edge-9')
+    // Somebody else may have made it by now: the hub refuses to write over that.
+    expect(missing.updateCluster.mock.calls).toEqual([
+      [{ cluster: { metadata: { name: 'edge-9', etag: 'new' } }, allowMissing: true }],
+    ])
+    const away = hubOf(() => Promise.reject(new ConnectError('the hub is away', Code.Unavailable)))
+    await expect(ensureCluster(away, 'edge-9')).rejects.toThrow('the hub is away')
+    expect(away.updateCluster).not.toHaveBeenCalled()
   })
 })
 

@@ -1,5 +1,7 @@
 import { timestampMs } from '@bufbuild/protobuf/wkt'
+import { createClient } from '@connectrpc/connect'
 import { useMutation } from '@connectrpc/connect-query'
+import { useMutation as useSteps } from '@tanstack/react-query'
 import { startTransition, useEffect, useOptimistic, useRef, useState } from 'react'
 import { Link, useNavigate, useParams, useSearchParams } from 'react-router'
 import { ClusterService } from '../../gen/fairlead/console/v1/cluster_service_pb'
@@ -7,6 +9,7 @@ import { ServiceService } from '../../gen/fairlead/console/v1/service_service_pb
 import { hubNow } from '../../hub/clock'
 import { failureOf } from '../../hub/errors'
 import { quote } from '../../hub/filter'
+import { transport } from '../../hub/transport'
 import { age } from '../../live/ages'
 import { useHubNow } from '../../live/asked'
 import { useLive } from '../../live/live'
@@ -15,6 +18,7 @@ import { stateOf } from '../../state/states'
 import { Copied } from '../../ui/Copied'
 import { Failed, Title, Waiting } from '../../ui/Panel'
 import { plain } from '../../ui/text'
+import { ensureCluster } from './ensure'
 
 // A cluster joins step by step: one command, and then the page turns green by itself.
 export function Join() {
@@ -25,8 +29,9 @@ export function Join() {
 function Name() {
   const navigate = useNavigate()
   const [name, setName] = useState('')
-  const make = useMutation(ClusterService.method.updateCluster, {
-    onSuccess: () => navigate(`/cluster/${name}/join`),
+  const make = useSteps({
+    mutationFn: (name: string) => ensureCluster(createClient(ClusterService, transport), name),
+    onSuccess: (_, name) => navigate(`/cluster/${name}/join`),
   })
   return (
     <>
@@ -35,7 +40,7 @@ function Name() {
         className="panel fields"
         onSubmit={(e) => {
           e.preventDefault()
-          make.mutate({ cluster: { metadata: { name } }, allowMissing: true })
+          make.mutate(name)
         }}
       >
         <label>
@@ -57,7 +62,8 @@ function Name() {
         </button>
       </form>
       <p className="quiet">
-        A cluster that the catalog does not have yet is made. One that it has can join again.
+        A cluster that the catalog does not have yet is made. One that it has stays as it is, and can join
+        again.
       </p>
     </>
   )
