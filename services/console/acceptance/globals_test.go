@@ -287,6 +287,26 @@ func TestAServiceThatGoesWithItsClusterLeavesItsObjects(t *testing.T) {
 	}
 }
 
+// The names of two global services and of two clusters can make the same name of a service.
+func TestADeletedClusterTakesNoServiceThatOnlyHasTheNameOfOneOfIts(t *testing.T) {
+	t.Parallel()
+	named := func(global, cluster string) *consolev1.GlobalService {
+		g := newGlobal(global, nil)
+		g.Spec.Clusters = &consolev1.ClusterSelector{Names: []string{cluster}}
+		return g
+	}
+	both(t, func(t *testing.T, admin api) {
+		admin.must(t, newSource("shop"), newCluster("eu1"), newCluster("prod-eu1"), newCluster("other"),
+			named("web", "prod-eu1"), named("web-prod", "other"), named("logs", "eu1"))
+		if _, err := admin.clusters.DeleteCluster(t.Context(), &consolev1.DeleteClusterRequest{Name: "eu1"}); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := admin.served(t), "web-prod-eu1:logs@prod-eu1 web-prod-other:logs@other"; got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	})
+}
+
 // Where one write deletes services and their cluster, and where the cluster has left before, nothing deletes objects.
 func TestAServiceDeletedBesideItsClusterOrAfterItLeftLeavesItsObjects(t *testing.T) {
 	t.Parallel()

@@ -482,8 +482,8 @@ func madeFor(ctx context.Context, v store.View, r store.Resource) (services []st
 			names[i] = nameAt(global.Name, r.Name)
 		}
 		found, err := v.Named(ctx, store.KindService, names)
-		for _, name := range names {
-			if s, ok := found[name]; ok && s.Labels[GlobalLabel] != "" {
+		for i, global := range globals { // another global service may have made that name for another cluster
+			if s, ok := found[names[i]]; ok && s.Labels[GlobalLabel] == global.Name {
 				services = append(services, s)
 			}
 		}
