@@ -315,6 +315,7 @@ func TestAShellThatCanNotBeRecorded(t *testing.T) {
 		"required, the console is away":   {required, "v5.channel.k8s.io", true, false, false, http.StatusServiceUnavailable, false, 0},
 		"optional, the console is away":   {optional, "v5.channel.k8s.io", true, false, false, http.StatusSwitchingProtocols, false, 1},
 		"required, a protocol of another": {required, "base64.channel.k8s.io", false, false, false, http.StatusForbidden, false, 0},
+		"required, version 4 in base64":   {required, "v4.base64.channel.k8s.io", false, false, false, http.StatusForbidden, false, 0},
 		"optional, a protocol of another": {optional, "base64.channel.k8s.io", false, false, false, http.StatusSwitchingProtocols, false, 1},
 		"required, the recording is full": {required, "v5.channel.k8s.io", false, true, false, http.StatusSwitchingProtocols, true, 1},
 		"required, no room for another":   {required, "v5.channel.k8s.io", false, false, true, http.StatusForbidden, false, 0},

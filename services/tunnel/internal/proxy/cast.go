@@ -63,11 +63,16 @@ func framesOf(upgrade, protocol, extensions string) (down, up frames) {
 	switch {
 	case strings.EqualFold(upgrade, "SPDY/3.1"):
 		return &spdyFrames{}, &spdyFrames{}
-	case strings.EqualFold(upgrade, "websocket") && extensions == "" && strings.HasSuffix(protocol, "channel.k8s.io") &&
-		!strings.HasPrefix(protocol, "base64."):
+	case strings.EqualFold(upgrade, "websocket") && extensions == "" && isBinary(protocol):
 		return &socketFrames{}, &socketFrames{}
 	}
 	return nil, nil
+}
+
+// isBinary says whether messages of a protocol begin with a byte of the channel: those of others are in base64, or not
+// known.
+func isBinary(protocol string) bool {
+	return protocol == "v5.channel.k8s.io" || protocol == "v4.channel.k8s.io" || protocol == "channel.k8s.io"
 }
 
 // spdyFrames are of SPDY/3.1. Which stream is which is in compressed heads, and a client chooses it; so all data that
