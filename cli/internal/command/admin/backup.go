@@ -28,11 +28,12 @@ const backupStep = 64 << 20
 // ones. The milliseconds keep apart two backups of one second.
 const backupName = "fairlead-20060102T150405.000Z.backup"
 
-// isBackupName reports whether this release or an earlier one, which left out the milliseconds, has given a name.
-func isBackupName(name string) bool {
+// parseBackupName returns the time in a name that this release or an earlier one, which left out the milliseconds, has
+// given.
+func parseBackupName(name string) (made time.Time, isOne bool) {
 	const stem, end = "fairlead-20060102T150405", "Z.backup"
-	_, err := time.Parse(stem+end, name) // takes a fraction of the second, too
-	return err == nil
+	made, err := time.Parse(stem+end, name) // takes a fraction of the second, too
+	return made, err == nil
 }
 
 func adminBackup(a *app.App) *cobra.Command {
@@ -63,10 +64,11 @@ such names are deleted, so that N remain. One process at a time may back up into
 			if err := sweepBackups(a, args[0]); err != nil {
 				return err
 			}
-			if err := backUp(ctx, a, h, filepath.Join(args[0], a.Now().UTC().Format(backupName))); err != nil {
+			made := a.Now().UTC()
+			if err := backUp(ctx, a, h, filepath.Join(args[0], made.Format(backupName))); err != nil {
 				return err
 			}
-			return deleteOldBackups(a, args[0], keep)
+			return deleteOldBackups(a, args[0], made, keep)
 		})(cmd, args)
 	}
 	return cmd
@@ -114,19 +116,28 @@ func sweepBackups(a *app.App, dir string) error {
 	return nil
 }
 
-// deleteOldBackups deletes all but the newest backups of a folder. Files with other names stay.
-func deleteOldBackups(a *app.App, dir string, keep int) error {
+// deleteOldBackups deletes all but the newest backups of a folder. The one that was made now is among the newest,
+// whatever the names of others say. Files with other names stay.
+func deleteOldBackups(a *app.App, dir string, made time.Time, keep int) error {
 	entries, err := os.ReadDir(dir) // sorted by name, and so by time
 	if err != nil {
 		return err
 	}
-	names := make([]string, 0, len(entries))
+	names := make([]string, 0, len(entries)) // of the others
 	for _, entry := range entries {
-		if isBackupName(entry.Name()) && entry.Type().IsRegular() {
+		_, isOne := parseBackupName(entry.Name())
+		if isOne && entry.Type().IsRegular() && entry.Name() != made.Format(backupName) {
 			names = append(names, entry.Name())
 		}
 	}
-	for _, name := range names[:max(0, len(names)-keep)] {
+	old := max(0, len(names)-(keep-1))
+	for _, name := range names[old:] {
+		if at, _ := parseBackupName(name); at.After(made) {
+			a.Notef("%s: its name is later than now, and it stays while others are deleted: a clock was ahead then, or is "+
+				"behind now. Set the clock right, and rename or delete the file\n", filepath.Join(dir, name))
+		}
+	}
+	for _, name := range names[:old] {
 		path := filepath.Join(dir, name)
 		if err := durable.Remove(path); err != nil {
 			return err

@@ -89,6 +89,8 @@ func TestTheNewestBackupsAreKept(t *testing.T) {
 	t.Parallel()
 	const now = "fairlead-20260301T120000.000Z.backup" // the time of the tests
 	const second = "fairlead-20260301T120000.001Z.backup"
+	const ahead = "its name is later than now, and it stays while others are deleted: a clock was ahead then, or is " +
+		"behind now. Set the clock right, and rename or delete the file\n"
 	whole := streams(nil, sumOf("one"), "one")
 	days := map[string]string{
 		"fairlead-20260227T120000Z.backup": "a", "fairlead-20260228T120000Z.backup": "b", "notes.txt": "mine",
@@ -129,6 +131,26 @@ FOLDER/fairlead-20260227T120000Z.backup: deleted
 			Asked: "Backup {}\n",
 			Stdout: "FOLDER/fairlead-20260301T120000.000Z.backup: 3 bytes\n" +
 				"FOLDER/fairlead-20260301T115959.999Z.backup: deleted\n",
+			Stderr: "FOLDER/" + second + ": " + ahead,
+		},
+		"beside one with a later name": {
+			Line:  "admin backup FOLDER --keep 1",
+			Files: map[string]string{"fairlead-20270101T000000.000Z.backup": "a"}, Hub: whole,
+			Left:  map[string]string{now: "one"},
+			Asked: "Backup {}\n",
+			Stdout: "FOLDER/fairlead-20260301T120000.000Z.backup: 3 bytes\n" +
+				"FOLDER/fairlead-20270101T000000.000Z.backup: deleted\n",
+		},
+		"of two, beside one with a later name": {
+			Line: "admin backup FOLDER --keep 2", Hub: whole,
+			Files: map[string]string{
+				"fairlead-20260228T120000Z.backup": "b", "fairlead-20270101T000000.000Z.backup": "a",
+			},
+			Left:  map[string]string{now: "one", "fairlead-20270101T000000.000Z.backup": "a"},
+			Asked: "Backup {}\n",
+			Stdout: "FOLDER/fairlead-20260301T120000.000Z.backup: 3 bytes\n" +
+				"FOLDER/fairlead-20260228T120000Z.backup: deleted\n",
+			Stderr: "FOLDER/fairlead-20270101T000000.000Z.backup: " + ahead,
 		},
 		"none is deleted for one that failed": {
 			Line: "admin backup FOLDER --keep 1", Files: days, Hub: streams(nil, "", "one"), Left: days,
