@@ -59,8 +59,11 @@ func TestReplicaThatIsBehindTurnsNobodyBack(t *testing.T) {
 			t.Errorf("asks again in %s", d)
 		}
 	}
-	// An agent gets the services that it does not have at all.
-	if resp := b.ask(&deliveryv1.SyncRequest{Revision: seen}); len(resp.GetChanges().GetServices()) != 1 ||
+	// An agent that lacks a service may have been told to remove it; one that lost its disk has seen nothing.
+	if resp := b.ask(&deliveryv1.SyncRequest{Revision: seen}); resp.GetNotModified() == nil || resp.GetRevision() != 0 {
+		t.Errorf("told of a service that the agent may have been told to remove: %v", resp)
+	}
+	if resp := b.ask(&deliveryv1.SyncRequest{}); len(resp.GetChanges().GetServices()) != 1 ||
 		len(resp.GetChanges().GetRemoved()) != 0 {
 		t.Errorf("lost everything, got %v", resp)
 	}

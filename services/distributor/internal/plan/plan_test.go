@@ -693,6 +693,29 @@ func TestUnresolvedHeadTurnsNobodyBack(t *testing.T) {
 	}
 }
 
+// A service that an agent lacks may be one that it was told to remove by a later catalog: delivered again, it would take
+// back the objects that stayed, and lose them with the removal that follows.
+func TestAPlanThatIsBehindAddsNothingThatTheAgentLacks(t *testing.T) {
+	t.Parallel()
+	w := withhold(t)
+	for _, test := range []struct {
+		have map[string]string
+		seen int64
+		gets bool
+	}{
+		{map[string]string{}, w.rev + 1, false},
+		{map[string]string{"other": "digest"}, w.rev + 1, false},
+		{map[string]string{"hello": ""}, w.rev + 1, true}, // in the cluster, and the agent's disk knows nothing of it
+		{map[string]string{}, w.rev, true},
+		{map[string]string{}, 0, true}, // the agent lost its disk
+	} {
+		d, err := w.plan.Compare(w.is.cluster, delivery.SetDigest(test.have), test.have, test.seen, 0)
+		if err != nil || (len(d.Changed) == 1) != test.gets || d.None == test.gets || test.seen > w.rev && len(d.Removed) > 0 {
+			t.Errorf("with %v, and %d seen at %d: %+v, %v", test.have, test.seen, w.rev, d, err)
+		}
+	}
+}
+
 // withholding is a plan with a service that an agent has, whose newest commit came with change 6 and can't be had.
 type withholding struct {
 	t    *testing.T

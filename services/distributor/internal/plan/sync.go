@@ -26,8 +26,8 @@ type Difference struct {
 	Same bool
 	// HaveWanted: something differs, but the agent did not say what it has.
 	HaveWanted bool
-	// Ahead: the agent has heard of a newer catalog than this one. Behind: and it differs. The agent is told only what
-	// it lacks.
+	// Ahead: the agent has heard of a newer catalog than this one. Behind: and it differs. The agent is told only of
+	// services that it finds in the cluster and knows nothing of: others that it lacks may have been removed since.
 	Ahead, Behind bool
 	// Pending: there may be more in a moment. A change that the agent was nudged for is not in yet, or content for the
 	// cluster is being asked for: for the first time, or since before that nudge. Another replica may have it already,
@@ -77,9 +77,9 @@ func (p *Plan) pending(c *cluster, nudged int64) bool {
 func (p *Plan) compare(c *cluster, d *Difference, have map[string]string, seen int64) {
 	for _, s := range c.services {
 		is := s.delivered()
-		switch has := have[s.is.Name]; {
+		switch has, known := have[s.is.Name]; {
 		case is == nil || has == s.digest.String():
-		case has != "" && (d.Behind || s.older(has, seen)):
+		case !known && d.Behind, has != "" && (d.Behind || s.older(has, seen)):
 			c.withheld.Store(true)
 		default:
 			d.Changed = append(d.Changed, p.delivery(s))
@@ -120,9 +120,9 @@ func (s *service) hadEarlier(has string) bool {
 	return ok && slices.Contains(s.earlier[:], digest)
 }
 
-// Lacking is what of a difference can't hurt where the plan may be behind what the agent was told
-// elsewhere, or before a restart: services that it doesn't have at all. The services that the agent has stay as they
-// are.
+// Lacking is what of a difference can't hurt where the plan may be behind what the agent was told elsewhere, or before
+// a restart: services that the agent does not have, unless it has heard of a newer catalog (see Compare). The services
+// that the agent has stay as they are.
 func (d Difference) Lacking(have map[string]string) Difference {
 	if d.None || d.HaveWanted {
 		return d
