@@ -252,6 +252,51 @@ func TestWhatAReleaseDeliversIsOfThePersonThatReleased(t *testing.T) {
 	}
 }
 
+// A rollback to another source waits for that one: the source that it keeps away does not end it.
+func TestARollbackIsReleasedByTheSourceThatItRunsFrom(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		p := newPast(t, r)
+		p.push(t, commitA)
+		p.deliver(t, commitA, "d1", deliveryv1.Phase_PHASE_HEALTHY)
+		spec, was := p.get(t), *p
+		p.source = p.admin.putSource(t, "next", "https://git.example.com/next")
+		claim, err := p.gitcache.heads.ClaimSource(t.Context(), &consolev1.ClaimSourceRequest{
+			Source: "next", Uid: p.source.GetMetadata().GetUid(), Owner: "a",
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.epoch = claim.GetEpoch()
+		spec.Source = "next"
+		if _, err := p.admin.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{
+			Service: &consolev1.Service{Metadata: meta("web"), Spec: spec},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		p.push(t, commitB)
+		p.deliver(t, commitB, "d2", deliveryv1.Phase_PHASE_FAILED)
+		if _, err := p.history.RollbackService(t.Context(), &consolev1.RollbackServiceRequest{
+			Service: "web", Deployment: 1,
+		}); err != nil {
+			t.Fatal(err)
+		}
+		for _, commit := range []string{commitB, strings.Repeat("c", 40)} {
+			p.push(t, commit)
+			if spec := p.get(t); spec.GetSource() != "shop" || spec.GetSync().GetPin() != commitA {
+				t.Fatalf("%.8s of the source that it keeps away ended it: %v", commit, spec)
+			}
+		}
+		was.push(t, commitA)
+		if spec := p.get(t); spec.GetSync().GetPin() != commitA {
+			t.Errorf("ended without another commit: %v", spec)
+		}
+		was.push(t, strings.Repeat("d", 40))
+		if spec := p.get(t); spec.GetSource() != "next" || spec.GetSync().GetPin() != "" {
+			t.Errorf("not released: %v", spec)
+		}
+	})
+}
+
 // A pin by a person after a rollback stays, though the pin of the rollback would have gone.
 func TestAPinAfterARollbackStays(t *testing.T) {
 	overBoth(t, func(t *testing.T, r *running) {

@@ -660,6 +660,9 @@ func (c *Catalog) Release(ctx context.Context, tx *store.Tx, source string, head
 		if err := state.Decode(row, &s.Spec); err != nil {
 			return nil, err
 		}
+		if s.Spec.Source != source { // only its files, which wait behind a rollback, name this one
+			continue
+		}
 		at := headOf(heads, s.Spec.Ref)
 		if at == "" || at == s.Spec.UnpinAfter {
 			continue
