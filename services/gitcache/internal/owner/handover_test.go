@@ -1,10 +1,17 @@
 package owner
 
 import (
+	"context"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"fairlead.dev/platform/coordination"
+	"fairlead.dev/services/gitcache/internal/metrics"
+	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/source"
 )
 
@@ -83,5 +90,52 @@ func TestWhoIsToldWhileItsTenureBeginsPollsAsTheOwnerBefore(t *testing.T) {
 		if err := <-took; err != nil {
 			t.Errorf("it owns it and says: %v", err)
 		}
+	})
+}
+
+// A mirror may be removed while it is on loan: the tenure that waited for its return works with what is there then.
+func TestATenureHasTheMirrorThatIsThereAfterALoan(t *testing.T) {
+	t.Parallel()
+	mirrors, err := mirror.Open(t.TempDir(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(mirrors.Close)
+	removed, err := mirrors.Mirror("u1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted, err := metrics.New(prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		tn := newTenure(source.Source{UID: "u1"})
+		l := tn.loop
+		l.o.loops["u1"] = l
+		l.o.deps.Mirrors, l.o.deps.Metrics, l.o.deps.Turned = mirrors, counted, func() {}
+		began := make(chan *mirror.Mirror, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		l.o.deps.Warm = func(context.Context, string, string) bool {
+			m, _ := mirrors.Lookup("u1")
+			began <- m
+			cancel()
+			return false
+		}
+		_, back, ok := l.o.Borrow(t.Context(), "u1")
+		if !ok {
+			t.Fatal("the mirror is not to be had")
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- l.runTenure(ctx, &coordination.Lease{}) }()
+		synctest.Wait()
+		if err := mirrors.Remove("u1"); err != nil {
+			t.Fatal(err)
+		}
+		back()
+		if m := <-began; m == nil || m == removed {
+			t.Errorf("the mirror is %p, and %p was removed", m, removed)
+		}
+		<-ended
 	})
 }

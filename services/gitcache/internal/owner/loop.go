@@ -174,11 +174,12 @@ type credentials struct {
 }
 
 func (l *loop) runTenure(ctx context.Context, lease *coordination.Lease) error {
-	m, err := l.o.deps.Mirrors.Mirror(l.uid)
+	due, handed := l.place.beginTenure()
+	m, err := l.o.deps.Mirrors.Mirror(l.uid) // once nobody has it on loan, who may remove it
 	if err != nil {
+		l.place.endTenure(due, false)
 		return err
 	}
-	due, handed := l.place.beginTenure()
 	l.o.deps.Metrics.CountTakeover(handed)
 	l.mu.Lock()
 	l.now, l.good = State{Owned: true, LastPoll: due.Last, NextPoll: due.Next}, time.Now()
@@ -257,6 +258,8 @@ func (t *tenure) warmMirror(ctx context.Context) {
 	if !t.loop.o.deps.Warm(ctx, t.loop.uid, t.loop.currentSource().Name) {
 		return
 	}
+	clear(t.whole)
+	t.checked = false // the copy may lack what was here
 	for ref, h := range t.mirror.Heads() {
 		if !t.seen[ref] {
 			t.heads[ref] = h

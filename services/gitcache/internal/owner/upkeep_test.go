@@ -1,6 +1,7 @@
 package owner
 
 import (
+	"context"
 	"log/slog"
 	"net/url"
 	"os"
@@ -159,5 +160,22 @@ func TestWhatAFreshCloneLacksIsFetchedOnceItCanBe(t *testing.T) {
 	l.Refs[branch] = gone
 	if p = tn.makePlan(s, l); !slices.Contains(p.wants, gone) {
 		t.Errorf("wanted are %s, without the branch that is there again", p.wants)
+	}
+}
+
+// A copy of another replica, taken for a damaged mirror, may be of before the last fetch.
+func TestWhatACopyLacksIsFetchedWithTheNextPoll(t *testing.T) {
+	t.Parallel()
+	m, _ := mirrortest.New(t, gittest.Files{"a": "1"})
+	s := source.Source{Name: "shop"}
+	tn := newTenure(s)
+	newer := git.Hash{1}
+	tn.mirror, tn.checked, tn.seen = m, true, map[string]bool{source.RefHead: true}
+	tn.heads = map[string]mirror.Head{source.RefHead: {Ref: source.RefHead, Object: newer, Commit: newer}}
+	tn.loop.o.deps.Warm = func(context.Context, string, string) bool { return true }
+	tn.warmMirror(t.Context())
+	p := tn.makePlan(s, &gitwire.Listing{Refs: map[string]git.Hash{source.RefHead: newer}})
+	if !slices.Equal(p.wants, []git.Hash{newer}) {
+		t.Errorf("wanted are %s", p.wants)
 	}
 }

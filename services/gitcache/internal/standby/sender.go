@@ -61,8 +61,12 @@ func (s *Sender) Open(r Request) (Manifest, []Pack, error) {
 }
 
 func (s *Sender) openMirror(m *mirror.Mirror, r Request) (found Manifest, packs []Pack, err error) {
-	// Heads first: packs that are listed later have their objects as well.
+	// Heads first: packs that are listed later have their objects as well. A head may be only published: a fresh clone
+	// lacks what upstream did not have just then.
 	found.Heads = headsOf(m)
+	objects := m.Objects()
+	found.Heads = slices.DeleteFunc(found.Heads, func(h mirror.Head) bool { return !objects.Has(h.Commit) })
+	objects.Close()
 	if len(found.Heads) == 0 {
 		return Manifest{}, nil, ErrNothing
 	}

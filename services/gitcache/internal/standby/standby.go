@@ -449,13 +449,16 @@ func (s *Standby) dismissCopy(ctx context.Context, uid, name string) error {
 	if _, ok := s.deps.Mirrors.Lookup(uid); !ok {
 		return nil
 	}
-	_, back, ok := s.deps.Owner().Borrow(ctx, uid)
+	ctx, back, ok := s.deps.Owner().Borrow(ctx, uid)
 	if !ok {
 		return errOwned
 	}
 	defer back()
 	enough, err := s.copier.isElsewhere(ctx, uid, name)
-	if err != nil || !enough {
+	switch {
+	case ctx.Err() != nil: // called back: the mirror is wanted here
+		return errOwned
+	case err != nil || !enough:
 		return err
 	}
 	if err := s.deps.Mirrors.Remove(uid); err != nil {

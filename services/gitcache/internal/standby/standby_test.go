@@ -255,6 +255,49 @@ func TestACopyLosesNothingThatWasPublished(t *testing.T) {
 	same(t, ahead, behind)
 }
 
+// An owner names a head that it could not clone again, because upstream does not have the commit any more.
+func TestTheLastCopyOfAPublishedCommitStays(t *testing.T) {
+	t.Parallel()
+	repo := gittest.NewServer(t).NewRepo(t, "shop.git")
+	owner, spare := newReplica(t, "owner"), newReplica(t, "spare")
+	n := &network{others: []*replica{owner}, owner: true}
+	gone := owner.push(t, repo, "1")
+	for range 2 { // the second look confirms
+		if _, err := spare.copier(t, n, gone).copySource(t.Context(), uid, name, follow); err != nil {
+			t.Fatal(err)
+		}
+	}
+	third := newReplica(t, "third")
+	for range 2 {
+		if _, err := third.copier(t, n, gone).copySource(t.Context(), uid, name, follow); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := owner.mirror(t)
+	m.Doubt(mirror.ErrMissing)
+	fresh, err := m.Fresh()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := fresh.Use(); err != nil {
+		t.Fatal(err)
+	}
+	kept := owner.push(t, gittest.NewServer(t).NewRepo(t, "shop.git"), "another")
+	gone.Ref = "refs/heads/gone"
+	if err := m.SetHeads(map[string]mirror.Head{kept.Ref: kept, gone.Ref: gone}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := spare.copier(t, n, kept, gone).copySource(t.Context(), uid, name, follow); !errors.Is(err, ErrBehind) {
+		t.Errorf("a copy of what lacks a published commit: %v", err)
+	}
+	if !spare.mirror(t).Has(gone.Commit) {
+		t.Error("nobody has the commit any more")
+	}
+	if enough, err := third.copier(t, n, kept, gone).isElsewhere(t.Context(), uid, name); err != nil || enough {
+		t.Errorf("the owner lacks what was published: %t, %v", enough, err)
+	}
+}
+
 func TestWithoutItsOwnerASourceIsCopiedFromWhoHasIt(t *testing.T) {
 	t.Parallel()
 	repo := gittest.NewServer(t).NewRepo(t, "shop.git")
