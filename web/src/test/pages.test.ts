@@ -19,6 +19,7 @@ import { LiveService } from '../gen/fairlead/console/v1/live_service_pb'
 import { ClusterObjectSchema, ObjectService } from '../gen/fairlead/console/v1/object_service_pb'
 import { ProjectSchema } from '../gen/fairlead/console/v1/project_service_pb'
 import { ClusterStatusSchema, ServiceSchema } from '../gen/fairlead/console/v1/resources_pb'
+import { RevisionService } from '../gen/fairlead/console/v1/revision_service_pb'
 import { DeletePolicy, SyncMode } from '../gen/fairlead/delivery/v1/options_pb'
 import { pageVersion, traceAddress } from '../hub/about'
 import { failureAt } from '../hub/errors'
@@ -495,6 +496,29 @@ describe('what is said of a deletion', () => {
         if (connected === undefined) throw new ConnectError('you may not see it', Code.NotFound)
         return { cluster: { status: { connected } } }
       })
+      router.rpc(RevisionService.method.listDeployments, () => ({
+        deployments: [
+          { digest: 'keeps', specRevision: 3n },
+          { digest: 'prunes', specRevision: 2n },
+        ],
+      }))
+      router.rpc(RevisionService.method.listRevisions, () => ({
+        revisions: [3n, 2n].map((revision) => ({
+          revision,
+          resource: {
+            resource: {
+              case: 'service' as const,
+              value: { spec: { sync: { onDelete: revision === 3n ? DeletePolicy.ORPHAN : 0 } } },
+            },
+          },
+        })),
+      }))
+    })
+  const orphan = (reported: string) =>
+    create(ServiceSchema, {
+      metadata: { name: 'web' },
+      spec: { cluster: 'edge-1', sync: { onDelete: DeletePolicy.ORPHAN } },
+      status: { hub: { digest: 'keeps' }, cluster: { report: { digest: reported } } },
     })
   const loss = (connected: boolean | undefined, objects = 2, of = web) =>
     lossOfService(of, at(connected, objects), () => 360_000)
@@ -537,17 +561,34 @@ describe('what is said of a deletion', () => {
     expect(keep?.says).toContain('unless it is back within two minutes the service is not deleted')
   })
   test('is nothing where the objects stay', async () => {
-    const orphan = create(ServiceSchema, {
-      metadata: { name: 'web' },
-      spec: { cluster: 'edge-1', sync: { onDelete: DeletePolicy.ORPHAN } },
-    })
-    expect(await loss(true, 2, orphan)).toEqual({
+    expect(await loss(true, 2, orphan('keeps'))).toEqual({
       says: [
         'Cluster edge-1 told of its objects 5m ago.',
         'Cluster edge-1 keeps 2 objects: spec.sync.onDelete is orphan.',
       ],
       grave: false,
     })
+    expect((await loss(false, 2, orphan('keeps'))).keep).toBeUndefined()
+  })
+  test('promises nothing of a cluster that has not heard yet that the objects stay', async () => {
+    for (const [connected, digest] of [
+      [false, 'prunes'],
+      [true, 'prunes'],
+      [true, 'unknown'],
+      [true, ''],
+    ] as const) {
+      const { says, keep } = await loss(connected, 2, orphan(digest))
+      expect(says).toContain(
+        'spec.sync.onDelete is orphan, and cluster edge-1 has not reported yet that it knows.',
+      )
+      expect(says.at(-1)).toEqual({
+        says: 'Cluster edge-1 loses 2 objects:',
+        each: ['2 ConfigMaps: c0, c1'],
+      })
+      expect(keep?.choice).toBe('Leave its objects in the cluster')
+    }
+    const { keep } = await loss(false, 0, orphan('')) // it may have some that it has not told of
+    expect(keep?.says).toMatch(/^Cluster edge-1 keeps what it has of it, without the mark/)
   })
 })
 

@@ -4,6 +4,7 @@ import { describe, expect, test, vi } from 'vitest'
 import { compare, compareTo, type Folder, packed } from '../cluster/compare'
 import { Refused } from '../cluster/request'
 import { type Service, ServiceSchema } from '../gen/fairlead/console/v1/resources_pb'
+import { DeploymentSchema, RevisionSchema } from '../gen/fairlead/console/v1/revision_service_pb'
 import { TokenLimitsSchema } from '../gen/fairlead/console/v1/service_account_service_pb'
 import { ServiceDetailSchema } from '../gen/fairlead/delivery/v1/detail_pb'
 import { DeletePolicy, SyncMode } from '../gen/fairlead/delivery/v1/options_pb'
@@ -183,23 +184,55 @@ describe('objects that outlive their service', () => {
       onDelete: DeletePolicy.ORPHAN,
     })
   })
+  // The hub delivered b and c of a spec with orphan, and all else of one without.
+  const history = {
+    listDeployments: async () => ({
+      deployments: [...'edcba'].map((digest, i) =>
+        create(DeploymentSchema, { digest, specRevision: 'bc'.includes(digest) ? 7n : BigInt(6 - i) }),
+      ),
+    }),
+    listRevisions: async ({ pageToken }: { pageToken: string }) => ({
+      revisions: (pageToken ? [6n, 5n, 4n, 3n, 2n, 1n] : [8n, 7n]).map((revision) =>
+        create(RevisionSchema, {
+          revision,
+          resource: {
+            resource: {
+              case: 'service',
+              value: { spec: { sync: { onDelete: revision >= 7n ? DeletePolicy.ORPHAN : 0 } } },
+            },
+          },
+        }),
+      ),
+      nextPageToken: pageToken ? '' : '7',
+    }),
+  }
   const hubOf = (states: Service[]) => ({
+    ...history,
     getService: async () => ({ service: states.length > 1 ? states.shift() : states[0] }),
     updateService: async (r: { service: Service }) => r,
   })
   const at = (hub: string, cluster: string) =>
     service({ spec: {}, status: { hub: { digest: hub }, cluster: { report: { digest: cluster } } } })
   test('wait until the cluster has the new content, and no longer than a person waits', async () => {
-    const states = [at('a', 'a'), at('a', 'a'), at('b', 'a'), at('b', 'b'), at('c', 'c'), at('d', 'd')]
-    await detach('web', never, hubOf(states), clock())
-    expect(states.map((s) => s.status?.hub?.digest)).toEqual(['c', 'd'])
+    // A commit may come before the hub delivers the new spec.
+    const states = [at('a', 'a'), at('a', 'a'), at('d', 'd'), at('b', 'd'), at('b', 'b'), at('c', 'c')]
+    const left = [...states, at('d', 'd')]
+    await detach('web', never, hubOf(left), clock())
+    expect(left.map((s) => s.status?.hub?.digest)).toEqual(['c', 'd'])
     const given = new AbortController()
     const waits = detach('web', given.signal, hubOf([at('a', 'a')]), {
       now: () => 0,
       wait: async () => given.abort(),
     })
     await expect(waits).rejects.toThrow('It was not deleted')
-    await expect(detach('web', never, hubOf([at('a', 'a')]), clock())).rejects.toThrow('does not answer')
+    await expect(detach('web', never, hubOf([at('a', 'a')]), clock())).rejects.toThrow('has not reported')
+  })
+  test('do not wait for another content where an earlier try has said that they stay', async () => {
+    await detach('web', never, hubOf([at('b', 'a'), at('b', 'a'), at('b', 'b')]), clock())
+    await detach('web', never, hubOf([at('b', 'b')]), clock())
+    await detach('web', never, hubOf([at('d', 'b')]), clock()) // what it reported last says so
+    await expect(detach('web', never, hubOf([at('b', 'a')]), clock())).rejects.toThrow('has not reported')
+    await expect(detach('web', never, hubOf([at('x', 'x')]), clock())).rejects.toThrow('has not reported')
   })
   test('wait over a network that is cut for a moment, and what ends the wait says what is left behind', async () => {
     const states = [at('a', 'a'), new TypeError('Failed to fetch'), at('b', 'b')]

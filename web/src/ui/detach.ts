@@ -1,6 +1,8 @@
 import { clone, create } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
+import { Kind } from '../gen/fairlead/console/v1/catalog_service_pb'
 import { type Service, ServiceSchema } from '../gen/fairlead/console/v1/resources_pb'
+import type { Deployment, Revision } from '../gen/fairlead/console/v1/revision_service_pb'
 import { DeletePolicy, SyncSpecSchema } from '../gen/fairlead/delivery/v1/options_pb'
 import { type Clock, clock } from '../hub/clock'
 import { failureOf } from '../hub/errors'
@@ -10,7 +12,17 @@ import { sentence } from './text'
 const patience = 120_000
 const pause = 1_000
 
-export type Services = {
+export type History = {
+  listDeployments: (r: { service: string; pageSize: number }) => Promise<{ deployments: Deployment[] }>
+  listRevisions: (r: {
+    kind: Kind
+    name: string
+    pageSize: number
+    pageToken: string
+  }) => Promise<{ revisions: Revision[]; nextPageToken: string }>
+}
+
+export type Services = History & {
   getService: (r: { name: string }) => Promise<{ service?: Service | undefined }>
   updateService: (r: { service: Service }) => Promise<{ service?: Service | undefined }>
 }
@@ -37,6 +49,32 @@ export const orphanSays = (of: Service | undefined): string =>
     ? 'spec.sync.onDelete: orphan, as when it was deleted: its next deletion leaves its objects in the cluster, too, unless its YAML says otherwise'
     : ''
 
+// Whether the content that the cluster reported last says that the objects stay. The spec of now may be one that the cluster has not heard of, or
+// that the hub does not deliver yet. What is not known is no.
+export async function knowsOrphan(of: Service, hub: History): Promise<boolean> {
+  const name = of.metadata?.name ?? ''
+  const digest = of.status?.cluster?.report?.digest
+  if (!digest) return false
+  const { deployments } = await hub.listDeployments({ service: name, pageSize: 100 })
+  const at = deployments.find((d) => d.digest === digest)?.specRevision
+  if (at === undefined) return false
+  let pageToken = ''
+  do {
+    const page = await hub.listRevisions({ kind: Kind.SERVICE, name, pageSize: 20, pageToken })
+    const written = page.revisions.find((r) => r.revision <= at)
+    if (written) {
+      const { resource } = written.resource ?? {}
+      return (
+        written.revision === at &&
+        resource?.case === 'service' &&
+        resource.value.spec?.sync?.onDelete === DeletePolicy.ORPHAN
+      )
+    }
+    pageToken = page.nextPageToken
+  } while (pageToken !== '')
+  return false
+}
+
 // Has the objects of a service stay in the cluster when it is deleted, and waits until the cluster knows, as `fairlead delete --detach` does.
 export async function detach(
   name: string,
@@ -59,8 +97,7 @@ export async function detach(
     try {
       const { service } = await hub.getService({ name })
       away = ''
-      const handed = service?.status?.hub?.digest ?? ''
-      if (handed !== before.status?.hub?.digest && service?.status?.cluster?.report?.digest === handed) return
+      if (service && (await knowsOrphan(service, hub))) return
     } catch (e) {
       const failure = failureOf(e)
       if (!failure.away)
@@ -71,5 +108,8 @@ export async function detach(
     if (signal.aborted)
       throw new ConnectError(`Nobody waits for the cluster any more. ${kept}`, Code.Canceled)
   }
-  throw new ConnectError(`${away || 'Its cluster does not answer. '}${kept}`, Code.DeadlineExceeded)
+  throw new ConnectError(
+    `${away || 'Its cluster has not reported that the objects stay. '}${kept}`,
+    Code.DeadlineExceeded,
+  )
 }

@@ -6,6 +6,7 @@ import { ClusterService } from '../gen/fairlead/console/v1/cluster_service_pb'
 import { LiveService } from '../gen/fairlead/console/v1/live_service_pb'
 import { type ClusterObject, ObjectService } from '../gen/fairlead/console/v1/object_service_pb'
 import type { Service } from '../gen/fairlead/console/v1/resources_pb'
+import { RevisionService } from '../gen/fairlead/console/v1/revision_service_pb'
 import { ServiceService } from '../gen/fairlead/console/v1/service_service_pb'
 import type { ManagedObject } from '../gen/fairlead/delivery/v1/detail_pb'
 import { DeletePolicy } from '../gen/fairlead/delivery/v1/options_pb'
@@ -14,7 +15,7 @@ import { quote } from '../hub/filter'
 import { transport } from '../hub/transport'
 import { age } from '../live/ages'
 import { type Loss, lossOf } from './deletion'
-import { detach } from './detach'
+import { detach, knowsOrphan } from './detach'
 import { amount } from './text'
 
 // What goes with a service, as `fairlead delete service` shows it: what its cluster told last, how old that is, and whether the cluster hears of it now.
@@ -26,12 +27,18 @@ export async function lossOfService(
   const cluster = of.spec?.cluster ?? ''
   if (of.spec?.catalog) return { says: ['The hub says next what of the catalog goes with it.'], grave: false }
   const name = of.metadata?.name ?? ''
-  const [told, isAway] = await Promise.all([objectsOf(name, at), away(cluster, at)])
+  const isOrphan = of.spec?.sync?.onDelete === DeletePolicy.ORPHAN
+  const history = createClient(RevisionService, at)
+  const [told, isAway, keepsAll] = await Promise.all([
+    objectsOf(name, at),
+    away(cluster, at),
+    isOrphan && knowsOrphan(of, history),
+  ])
   const objects = told.flatMap(({ object }): ManagedObject[] => (object ? [object] : []))
   const times = told.flatMap(({ observedTime }) => (observedTime ? [timestampMs(observedTime)] : []))
   const asOf =
     times.length > 0 ? [`Cluster ${cluster} told of its objects ${age(now() - Math.min(...times))} ago.`] : []
-  if (of.spec?.sync?.onDelete === DeletePolicy.ORPHAN)
+  if (keepsAll)
     return {
       says: [
         ...(isAway
@@ -48,10 +55,14 @@ export async function lossOfService(
   const says = [
     ...(isAway ? [`Cluster ${cluster} is not connected: nothing is deleted there until it is back.`] : []),
     ...asOf,
+    ...(isOrphan
+      ? [`spec.sync.onDelete is orphan, and cluster ${cluster} has not reported yet that it knows.`]
+      : []),
     ...loss.says,
   ]
-  if (objects.length === 0) return { ...loss, says }
-  const keeps = `Cluster ${cluster} keeps ${amount(objects.length, 'object')}, without the mark of the service.`
+  if (objects.length === 0 && !isOrphan) return { ...loss, says }
+  const kept = objects.length > 0 ? amount(objects.length, 'object') : 'what it has of it'
+  const keeps = `Cluster ${cluster} keeps ${kept}, without the mark of the service.`
   return {
     ...loss,
     says,
@@ -61,7 +72,7 @@ export async function lossOfService(
         ? `${keeps} It is not connected: unless it is back within two minutes the service is not deleted, and has spec.sync.onDelete: orphan.`
         : keeps,
       waits: `Waiting until cluster ${cluster} knows that the objects stay. If you close this, the service is not deleted, and has spec.sync.onDelete: orphan.`,
-      first: (signal) => detach(name, signal, createClient(ServiceService, at)),
+      first: (signal) => detach(name, signal, { ...createClient(ServiceService, at), ...history }),
     },
   }
 }
