@@ -18,7 +18,11 @@ import { GrantService } from '../gen/fairlead/console/v1/grant_service_pb'
 import { LiveService } from '../gen/fairlead/console/v1/live_service_pb'
 import { ClusterObjectSchema, ObjectService } from '../gen/fairlead/console/v1/object_service_pb'
 import { ProjectSchema } from '../gen/fairlead/console/v1/project_service_pb'
-import { ClusterStatusSchema, ServiceSchema } from '../gen/fairlead/console/v1/resources_pb'
+import {
+  ClusterStatusSchema,
+  type ServiceLeversSchema,
+  ServiceSchema,
+} from '../gen/fairlead/console/v1/resources_pb'
 import { RevisionService } from '../gen/fairlead/console/v1/revision_service_pb'
 import { DeletePolicy, SyncMode } from '../gen/fairlead/delivery/v1/options_pb'
 import { pageVersion, traceAddress } from '../hub/about'
@@ -362,40 +366,75 @@ test('what was done is undone once, or tried again, and five are kept', async ()
   expect(tray.snapshot().map((d) => d.what)).toEqual(['Pin 6', 'Pin 5', 'Pin 4', 'Pin 3', 'Pin 2'])
 })
 
-test('a lever goes back to where it was, as far as a lever can', async () => {
-  const asked: unknown[] = []
-  const note = (what: string) => async (r: object) => void asked.push([what, r])
-  const hub = { holdService: note('hold'), resumeService: note('resume'), pinService: note('pin') }
+describe('a lever', () => {
   const commit = 'a'.repeat(40)
-  const service = (levers: object) => create(ServiceSchema, { metadata: { name: 'web' }, levers })
-  const undone = async (verb: string, levers: object) => {
-    asked.length = 0
-    await undoOf(verb, service(levers), hub)?.()
-    return asked[0]
+  type Levers = MessageInitShape<typeof ServiceLeversSchema>
+  const service = (levers: Levers) => create(ServiceSchema, { metadata: { name: 'web' }, levers })
+  // What undoes a lever asks of the hub: levers as they were before it and after it, and as they are by now.
+  const undone = async (verb: string, before: Levers, after: Levers = {}, now = after) => {
+    const asked: unknown[] = []
+    const note = (what: string) => async (r: object) => {
+      asked.push([what, r])
+      return {}
+    }
+    const hub = {
+      getService: async () => ({ service: service(now) }),
+      holdService: note('hold'),
+      resumeService: note('resume'),
+      pinService: note('pin'),
+    }
+    const says = await undoOf(verb, service(before), hub)?.({ service: service(after) })
+    return asked[0] ?? says
   }
-  expect(await undone('Hold', {})).toEqual(['resume', { name: 'web' }])
-  expect(await undone('Pin', {})).toMatchObject(['pin', { name: 'web', commit: '' }])
-  expect(await undone('Resume', { mode: { mode: SyncMode.SUSPEND, reason: 'night' } })).toEqual([
-    'hold',
-    { name: 'web', mode: SyncMode.SUSPEND, reason: 'night' },
-  ])
-  expect(await undone('Unpin', { pin: { commit, reason: 'bad', unpinAfter: commit } })).toMatchObject([
-    'pin',
-    { commit, reason: 'bad', untilNext: true },
-  ])
-  // What files say, and a rollback, are no levers to put back.
-  expect(await undone('Hold', { mode: { mode: SyncMode.SUSPEND, reason: 'night' } })).toMatchObject([
-    'hold',
-    { mode: SyncMode.SUSPEND, reason: 'night' },
-  ])
-  expect(await undone('Pin', { pin: { commit, reason: 'bad' } })).toMatchObject([
-    'pin',
-    { commit, reason: 'bad' },
-  ])
-  expect(await undone('Pin', { pin: { commit, deployment: 41n } })).toBeUndefined()
-  expect(await undone('Resume', {})).toBeUndefined()
-  expect(await undone('Unpin', {})).toBeUndefined()
-  expect(await undone('Unpin', { pin: { commit, deployment: 41n } })).toBeUndefined()
+  const hold = { mode: { mode: SyncMode.HOLD, reason: 'odd', author: 'user:ada' } }
+  const suspend = { mode: { mode: SyncMode.SUSPEND, reason: 'night' } }
+  const pin = { pin: { commit, reason: 'bad' } }
+  const rolledBack = { pin: { commit, deployment: 41n, author: 'user:bob' } }
+
+  test('goes back to where it was, as far as a lever can', async () => {
+    expect(await undone('Hold', {}, hold)).toEqual(['resume', { name: 'web' }])
+    expect(await undone('Pin', {}, pin)).toMatchObject(['pin', { name: 'web', commit: '' }])
+    expect(await undone('Resume', suspend)).toEqual([
+      'hold',
+      { name: 'web', mode: SyncMode.SUSPEND, reason: 'night' },
+    ])
+    expect(await undone('Unpin', { pin: { commit, reason: 'bad', unpinAfter: commit } })).toMatchObject([
+      'pin',
+      { commit, reason: 'bad', untilNext: true },
+    ])
+    // What files say, and a rollback, are no levers to put back.
+    expect(await undone('Hold', suspend, hold)).toMatchObject([
+      'hold',
+      { mode: SyncMode.SUSPEND, reason: 'night' },
+    ])
+    expect(await undone('Pin', pin, { pin: { commit, reason: 'worse' } })).toMatchObject([
+      'pin',
+      { commit, reason: 'bad' },
+    ])
+    expect(await undone('Pin', rolledBack, pin)).toBeUndefined()
+    expect(await undone('Resume', {})).toBeUndefined()
+    expect(await undone('Unpin', {})).toBeUndefined()
+    expect(await undone('Unpin', rolledBack)).toBeUndefined()
+  })
+
+  test('stays where somebody else has pulled it since', async () => {
+    const bobs = { mode: { ...suspend.mode, author: 'user:bob' } }
+    await expect(undone('Hold', {}, hold, bobs)).rejects.toThrow('user:bob has pulled it since')
+    await expect(undone('Hold', suspend, hold, {})).rejects.toThrow('It has ended since')
+    await expect(undone('Resume', hold, {}, bobs)).rejects.toThrow('user:bob has pulled it since')
+    await expect(undone('Pin', {}, pin, rolledBack)).rejects.toThrow('user:bob has pulled it since')
+    await expect(undone('Unpin', pin, {}, rolledBack)).rejects.toThrow('user:bob has pulled it since')
+    // A lever of another kind is no reason.
+    expect(await undone('Hold', {}, hold, { ...hold, ...rolledBack })).toEqual(['resume', { name: 'web' }])
+    // What was undone, and pulled again by undoing that, is as it was but for its time.
+    const again = { pin: { ...pin.pin, sinceTime: { seconds: 9n } } }
+    expect(await undone('Pin', {}, pin, again)).toMatchObject(['pin', { commit: '' }])
+  })
+
+  test('that has gone back already is left alone', async () => {
+    expect(await undone('Hold', {}, hold, {})).toBe('It had gone back already.')
+    expect(await undone('Unpin', pin, {}, pin)).toBe('It had gone back already.')
+  })
 })
 
 test('of levers of several services, those that could not be undone are undone with the next try', async () => {

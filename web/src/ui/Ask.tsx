@@ -1,4 +1,4 @@
-import type { DescMessage, DescMethodUnary, MessageInitShape } from '@bufbuild/protobuf'
+import type { DescMessage, DescMethodUnary, MessageInitShape, MessageShape } from '@bufbuild/protobuf'
 import { type Timestamp, timestampFromMs } from '@bufbuild/protobuf/wkt'
 import { useMutation } from '@connectrpc/connect-query'
 import { useCallback, useEffect, useLayoutEffect, useRef, useState } from 'react'
@@ -10,9 +10,9 @@ import { Failed } from './Panel'
 import { plain } from './text'
 import { tray } from './tray'
 
-export type Pulled<I extends DescMessage> = {
-  // done is called when the hub has taken it in, also when what asked for it is gone from the page.
-  pull: (request: MessageInitShape<I>, done?: () => void) => void
+export type Pulled<I extends DescMessage, O extends DescMessage = DescMessage> = {
+  // done is called with the hub's answer when it has taken it in, also when what asked for it is gone from the page.
+  pull: (request: MessageInitShape<I>, done?: (answer: MessageShape<O>) => void) => void
   pending: boolean
   error: unknown
   done: boolean
@@ -22,12 +22,12 @@ export type Pulled<I extends DescMessage> = {
 export function useLever<I extends DescMessage, O extends DescMessage>(
   method: DescMethodUnary<I, O>,
   changed: () => void,
-): Pulled<I> {
-  const then = useRef<() => void>(undefined)
+): Pulled<I, O> {
+  const then = useRef<(answer: MessageShape<O>) => void>(undefined)
   const once = useOnce()
   const m = useMutation(method, {
-    onSuccess: () => {
-      then.current?.()
+    onSuccess: (answer) => {
+      then.current?.(answer)
       changed()
     },
     onSettled: once.settled,
@@ -50,7 +50,7 @@ export function useLever<I extends DescMessage, O extends DescMessage>(
 }
 
 // A button that says what will happen before it does, and afterwards what the hub answered.
-export function Ask<I extends DescMessage>({
+export function Ask<I extends DescMessage, O extends DescMessage>({
   verb,
   title,
   words,
@@ -66,10 +66,10 @@ export function Ask<I extends DescMessage>({
   title: string
   words: string
   wants?: boolean
-  lever: Pulled<I>
+  lever: Pulled<I, O>
   request: (reason: string, choice: string, until: { untilTime?: Timestamp }) => MessageInitShape<I>
-  // How it is undone, from what is shown now.
-  undo?: (() => Promise<unknown>) | undefined
+  // How it is undone, from what is shown now and what the hub answers.
+  undo?: ((answer: MessageShape<O>) => Promise<unknown>) | undefined
   // Whether the person may say when it ends by itself, or has to.
   ends?: boolean | 'always'
   // Ways to do it: words and what they mean to request, the first one unless the person chooses another.
@@ -130,7 +130,7 @@ export function Ask<I extends DescMessage>({
                 choice ?? choices?.[0]?.[1] ?? '',
                 until > 0 ? { untilTime: timestampFromMs(hubNow() + until * 3_600_000) } : {},
               ),
-              undo && (() => tray.add(title, undo)),
+              undo && ((answer) => tray.add(title, () => undo(answer))),
             )
           }}
         >

@@ -1,6 +1,7 @@
 import { createClient } from '@connectrpc/connect'
 import { Link } from 'react-router'
 import type { Lever as PulledLever, Service } from '../../gen/fairlead/console/v1/resources_pb'
+import { ServiceService } from '../../gen/fairlead/console/v1/service_service_pb'
 import { SyncService } from '../../gen/fairlead/console/v1/sync_service_pb'
 import { SyncMode } from '../../gen/fairlead/delivery/v1/options_pb'
 import { transport } from '../../hub/transport'
@@ -12,7 +13,7 @@ import { Lose, sentBy } from '../../ui/Lose'
 import { Said } from '../../ui/Said'
 import { amount, plain, shortCommit } from '../../ui/text'
 
-const hub = createClient(SyncService, transport)
+const hub = { ...createClient(SyncService, transport), ...createClient(ServiceService, transport) }
 
 const modes: Record<number, string> = {
   [SyncMode.DRY_RUN]: 'In dry run',

@@ -1,9 +1,8 @@
 import { Code, ConnectError } from '@connectrpc/connect'
 import type { Service } from '../../gen/fairlead/console/v1/resources_pb'
-import { type Hub as Levers, undoOf } from '../../state/undo'
+import { type Answer, type Hub as Levers, undoOf } from '../../state/undo'
 
 type Hub = Levers & {
-  getService: (r: { name: string }) => Promise<{ service?: Service | undefined }>
   requestSync: (r: { name: string }) => Promise<unknown>
 }
 
@@ -16,7 +15,7 @@ export type Verb = {
   // once: has no Undo, so that nothing of the service is read before it.
   pull:
     | { once: (hub: Hub, name: string) => Promise<unknown> }
-    | { from: (hub: Hub, name: string, reason: string, of: Service) => Promise<unknown> }
+    | { from: (hub: Hub, name: string, reason: string, of: Service) => Promise<Answer> }
 }
 
 export const verbs: [Verb, ...Verb[]] = [
@@ -69,6 +68,7 @@ export async function pull(hub: Hub, verb: Verb, name: string, reason: string): 
   }
   const of = (await hub.getService({ name })).service
   if (!of) throw new ConnectError('The hub did not say how it is.', Code.NotFound)
-  await verb.pull.from(hub, name, reason, of)
-  return undoOf(verb.name, of, hub)
+  const answer = await verb.pull.from(hub, name, reason, of)
+  const undo = undoOf(verb.name, of, hub)
+  return undo && (() => undo(answer))
 }
