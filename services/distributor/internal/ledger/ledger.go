@@ -1,8 +1,9 @@
 // Package ledger keeps what was delivered last, so that a restart with everything else away serves the
 // same.
 //
-// The ledger is a log of records: what was had for a folder, however many services it is for, or a service that is
-// delivered something else; the last record about each counts. Losing some of them costs a question to a gitcache.
+// The ledger is a log of records: what was had for a folder, however many services it is for, a service that is
+// delivered something else, or what a service had before while newer content can't be had; the last record about each
+// counts. Losing some of them costs a question to a gitcache, or has agents of such services wait for newer content.
 package ledger
 
 import (
@@ -32,6 +33,7 @@ type entry struct {
 	Content *plan.Content `json:"content,omitempty"`
 	Gone    *plan.Key     `json:"gone,omitempty"` // a content
 	Apart   *plan.Apart   `json:"apart,omitempty"`
+	Earlier *plan.Earlier `json:"earlier,omitempty"`
 }
 
 // Ledger is the open log. For one goroutine.
@@ -42,7 +44,7 @@ type Ledger struct {
 
 // Open reads the ledger in dir, creating the folder if need be, and returns what was delivered last.
 func Open(dir string, log *slog.Logger) (*Ledger, plan.Memory, error) {
-	l := &Ledger{live: plan.Memory{Contents: map[plan.Key]*plan.Content{}, Apart: map[string]plan.Apart{}}}
+	l := &Ledger{live: plan.Memory{Contents: map[plan.Key]*plan.Content{}, Apart: map[string]plan.Apart{}, Earlier: map[string]plan.Earlier{}}}
 	options := recordlog.Options{Sum: crc32.MakeTable(crc32.Castagnoli), Sync: true, MaxLine: maxLine, Log: log}
 	replay := func(e entry) { e.into(l.live) }
 	var err error
@@ -52,7 +54,7 @@ func Open(dir string, log *slog.Logger) (*Ledger, plan.Memory, error) {
 	if err := durable.Remove(filepath.Join(dir, formerName)); err != nil {
 		return nil, plan.Memory{}, errors.Join(fmt.Errorf("open ledger: %w", err), l.Close())
 	}
-	return l, plan.Memory{Contents: maps.Clone(l.live.Contents), Apart: maps.Clone(l.live.Apart)}, nil
+	return l, plan.Memory{Contents: maps.Clone(l.live.Contents), Apart: maps.Clone(l.live.Apart), Earlier: maps.Clone(l.live.Earlier)}, nil
 }
 
 // lines are what is live.
@@ -65,6 +67,11 @@ func (l *Ledger) lines() iter.Seq[entry] {
 		}
 		for _, a := range l.live.Apart {
 			if !yield(entry{Apart: &a}) {
+				return
+			}
+		}
+		for _, e := range l.live.Earlier {
+			if !yield(entry{Earlier: &e}) {
 				return
 			}
 		}
@@ -81,6 +88,13 @@ func (e entry) into(live plan.Memory) bool {
 		_, known := live.Contents[*e.Gone]
 		delete(live.Contents, *e.Gone)
 		return known
+	case e.Earlier != nil && len(e.Earlier.Digests) == 0:
+		_, known := live.Earlier[e.Earlier.Service]
+		delete(live.Earlier, e.Earlier.Service)
+		return known
+	case e.Earlier != nil:
+		live.Earlier[e.Earlier.Service] = *e.Earlier
+		return true
 	case e.Apart == nil: // of another release
 		return false
 	case e.Apart.Over:
@@ -116,6 +130,16 @@ func entries(c plan.Change) iter.Seq[entry] {
 		}
 		for i := range c.Apart {
 			if !yield(entry{Apart: &c.Apart[i]}) {
+				return
+			}
+		}
+		for i := range c.Earlier {
+			if !yield(entry{Earlier: &c.Earlier[i]}) {
+				return
+			}
+		}
+		for _, content := range c.Superseded {
+			if !yield(entry{Content: content}) {
 				return
 			}
 		}

@@ -164,7 +164,7 @@ func TestLedgerAgainstModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		dir := t.TempDir() // another one each time
 		l, _ := open(t, dir)
-		model, apart := map[string]plan.Content{}, map[string]plan.Apart{}
+		model, apart, earlier := map[string]plan.Content{}, map[string]plan.Apart{}, map[string]plan.Earlier{}
 		take := func(t *rapid.T, c plan.Change) {
 			if err := l.Record(c); err != nil {
 				t.Fatal(err)
@@ -175,6 +175,22 @@ func TestLedgerAgainstModel(t *testing.T) {
 				c := content(name.Draw(t, "folder"), rapid.String().Draw(t, "commit"))
 				take(t, plan.Change{Delivered: []plan.Delivered{{Content: &c}}})
 				model[c.Want.Path] = c
+			},
+			"supersede": func(t *rapid.T) {
+				c := content(name.Draw(t, "folder"), "1")
+				c.Good = rapid.Int64().Draw(t, "good")
+				take(t, plan.Change{Superseded: []*plan.Content{&c}})
+				model[c.Want.Path] = c
+			},
+			"earlier": func(t *rapid.T) {
+				e := plan.Earlier{Service: name.Draw(t, "service"), UID: "1", Artifact: "sha256:x", Digests: []string{"sha256:y"}}
+				take(t, plan.Change{Earlier: []plan.Earlier{e}})
+				earlier[e.Service] = e
+			},
+			"no earlier": func(t *rapid.T) {
+				n := name.Draw(t, "service")
+				take(t, plan.Change{Earlier: []plan.Earlier{{Service: n}}})
+				delete(earlier, n)
 			},
 			"gone": func(t *rapid.T) {
 				n := name.Draw(t, "folder")
@@ -201,8 +217,8 @@ func TestLedgerAgainstModel(t *testing.T) {
 					rt.Fatal(err)
 				}
 				l = again
-				if got := paths(last); !maps.Equal(got, model) || !reflect.DeepEqual(last.Apart, apart) {
-					rt.Fatalf("got %v and %v, want %v and %v", got, last.Apart, model, apart)
+				if got := paths(last); !maps.Equal(got, model) || !reflect.DeepEqual(last.Apart, apart) || !reflect.DeepEqual(last.Earlier, earlier) {
+					rt.Fatalf("got %v, %v and %v, want %v, %v and %v", got, last.Apart, last.Earlier, model, apart, earlier)
 				}
 			},
 		})
@@ -236,7 +252,8 @@ e426bbf5 {"apart":{"service":"x","uid":"1"}}
 
 func FuzzOpen(f *testing.F) {
 	f.Add([]byte("{}"))
-	for e := range entries(plan.Change{Delivered: []plan.Delivered{delivered("a", "1")}, Gone: []plan.Key{gone("b")}}) {
+	change := plan.Change{Delivered: []plan.Delivered{delivered("a", "1")}, Gone: []plan.Key{gone("b")}, Earlier: []plan.Earlier{{Service: "a"}}}
+	for e := range entries(change) {
 		text, err := json.Marshal(e)
 		if err != nil {
 			f.Fatal(err)

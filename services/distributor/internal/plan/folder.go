@@ -174,7 +174,7 @@ func (u *Update) remember(f *folder) {
 	key := (&Content{Ref: f.line.ref, Want: f.want.key}).Key()
 	if c := u.plan.last.Contents[key]; c != nil {
 		delete(u.plan.last.Contents, key)
-		f.content, f.recalled = c, true
+		f.content, f.recalled, f.good = c, true, c.Good
 		u.use(c)
 		u.computeAll(f)
 	}
@@ -218,24 +218,24 @@ func (u *Update) solve(w *want, problem func(string) string) {
 		if !same {
 			u.tellAll(f)
 		}
+		if problem != nil {
+			u.noteGood(f)
+		}
 	}
 	w.problem = problem
 }
 
 // deliver makes the content that was had what the folder's services get.
 func (u *Update) deliver(f *folder) {
+	u.confirm(f)
 	if !f.settled() {
 		return
-	}
-	if f.recalled && u.plan.current {
-		f.recalled = false
-		u.nudgeWithheld(f)
 	}
 	if f.late || f.some {
 		f.late, f.some = false, false
 		u.tellAll(f)
 		for _, s := range f.services {
-			s.earlier = nil // nothing is in doubt now
+			u.dropEarlier(s) // nothing is in doubt now
 		}
 	}
 	was := f.content
@@ -273,6 +273,26 @@ func (u *Update) deliver(f *folder) {
 	u.change.Delivered = append(u.change.Delivered, delivered)
 	u.lines[f.line] = struct{}{}
 	u.nudgeWithheld(f)
+}
+
+// confirm ends the doubt about content from the disk: when the console has confirmed the catalog, agents may have newer
+// only if they have seen a later change than the content was the newest at. Where that was not noted, any agent may.
+func (u *Update) confirm(f *folder) {
+	if f.recalled && u.plan.current && (f.settled() || f.good != 0) {
+		f.recalled = false
+		u.nudgeWithheld(f)
+	}
+}
+
+// noteGood has the disk keep up to when a folder's content was the newest.
+func (u *Update) noteGood(f *folder) {
+	if f.content == nil || f.content.Good == f.good {
+		return
+	}
+	is := *f.content
+	is.Good = f.good
+	f.content = &is
+	u.change.Superseded = append(u.change.Superseded, &is)
 }
 
 func (u *Update) computeAll(f *folder) {

@@ -69,6 +69,9 @@ type Content struct {
 	Want     Want     `json:"want"`
 	Revision Revision `json:"revision"`
 	Artifact Artifact `json:"artifact"`
+	// Good is the change of the catalog up to which this is known to have been the newest, while newer content can't be
+	// had; 0: not noted.
+	Good int64 `json:"good,omitempty"`
 }
 
 // Key says what content was for, whatever the commit, and the source's spec.
@@ -169,7 +172,7 @@ type folder struct {
 	want     *want                 // nil without a head
 	content  *Content              // newest that was had; nil: none
 	before   artifact.Digest       // of the content before
-	recalled bool                  // content is from the disk, and not confirmed yet: agents may have newer
+	recalled bool                  // content is from the disk, and agents may have newer: see confirm
 	late     bool                  // the console was told that its services are behind its line
 	some     bool                  // or that some of them are
 	// good is the change of the catalog up to which content is known to be the newest, while that is not so
@@ -235,10 +238,13 @@ type Change struct {
 	Lines    []Line
 	// Delivered is what was had for folders, and for how many services it is another content than before.
 	Delivered []Delivered
-	// For the disk: what folders have is in Delivered; Apart are services that got or lost something of
-	// their own; Gone are contents that nobody uses.
-	Apart []Apart
-	Gone  []Key
+	// For the disk: what folders have is in Delivered; Superseded are contents with another Good than before; Apart are
+	// services that got or lost something of their own; Earlier are services with other earlier digests; Gone are
+	// contents that nobody uses.
+	Superseded []*Content
+	Apart      []Apart
+	Earlier    []Earlier
+	Gone       []Key
 }
 
 // Line is where a ref of a source points, as it is delivered.
@@ -262,10 +268,19 @@ type Apart struct {
 	Over    bool     `json:"over,omitempty"`    // the service is apart no more
 }
 
+// Earlier are the digests that a service had before with the artifact that it has, while newer content can't be had.
+type Earlier struct {
+	Service  string          `json:"service"`
+	UID      string          `json:"uid"`
+	Artifact artifact.Digest `json:"artifact,omitempty"`
+	Digests  []string        `json:"digests,omitempty"` // the last first; none: they don't count any more
+}
+
 // Memory is what was delivered last.
 type Memory struct {
 	Contents map[Key]*Content
-	Apart    map[string]Apart // by service
+	Apart    map[string]Apart   // by service
+	Earlier  map[string]Earlier // by service
 }
 
 // New makes a plan that remembers what was delivered last. The plan is not ready: the catalog has to come in first.

@@ -98,7 +98,12 @@ func (w *world) wanted(s spec) string {
 type memory plan.Memory
 
 func remembered() memory {
-	return memory{Contents: map[plan.Key]*plan.Content{}, Apart: map[string]plan.Apart{}}
+	return memory{Contents: map[plan.Key]*plan.Content{}, Apart: map[string]plan.Apart{}, Earlier: map[string]plan.Earlier{}}
+}
+
+// memory is what a plan begins with after a restart.
+func (m memory) memory() plan.Memory {
+	return plan.Memory{Contents: maps.Clone(m.Contents), Apart: maps.Clone(m.Apart), Earlier: maps.Clone(m.Earlier)}
 }
 
 func (m memory) take(c plan.Change) {
@@ -111,6 +116,16 @@ func (m memory) take(c plan.Change) {
 		} else {
 			m.Apart[a.Service] = a
 		}
+	}
+	for _, e := range c.Earlier {
+		if len(e.Digests) == 0 {
+			delete(m.Earlier, e.Service)
+		} else {
+			m.Earlier[e.Service] = e
+		}
+	}
+	for _, content := range c.Superseded {
+		m.Contents[content.Key()] = content
 	}
 	for _, d := range c.Delivered {
 		m.Contents[d.Content.Key()] = d.Content
@@ -263,7 +278,7 @@ func (m *model) check() {
 	if len(got) > 2*len(m.specs) {
 		m.t.Fatalf("in use: %v, delivered: %v", got, inUse)
 	}
-	if len(m.disk.Apart) > len(m.specs) || len(m.disk.Contents) > len(m.specs) {
+	if len(m.disk.Apart) > len(m.specs) || len(m.disk.Contents) > len(m.specs) || len(m.disk.Earlier) > len(m.specs) {
 		m.t.Fatalf("the disk keeps %v", m.disk)
 	}
 }
@@ -379,7 +394,7 @@ func TestPlanAgainstModel(t *testing.T) {
 						before[c] = delivery.SetDigest(have)
 					}
 				}
-				m.plan = plan.New(plan.Memory{Contents: maps.Clone(m.disk.Contents), Apart: maps.Clone(m.disk.Apart)})
+				m.plan = plan.New(m.disk.memory())
 				if _, err := m.plan.Compare("x", "", nil, 0, 0); !errors.Is(err, plan.ErrNotReady) {
 					t.Fatalf("answers before the catalog is there: %v", err)
 				}
@@ -396,9 +411,9 @@ func TestPlanAgainstModel(t *testing.T) {
 	})
 }
 
-func one(t *testing.T, p *plan.Plan, s spec, commit string) {
+func one(t *testing.T, p *plan.Plan, s spec, commit string) plan.Change {
 	t.Helper()
-	p.Update(time.Unix(1, 0), func(u *plan.Update) {
+	return p.Update(time.Unix(1, 0), func(u *plan.Update) {
 		u.Cluster(s.cluster, true)
 		u.Source(s.source, &plan.Source{UID: "2", Heads: map[string]plan.Revision{"HEAD": {Commit: commit}}})
 		u.Service(s.service())
@@ -723,12 +738,13 @@ type withholding struct {
 	is   spec
 	head string // empty: the source has none
 	rev  int64
+	disk memory
 }
 
 func withhold(t *testing.T) *withholding {
 	t.Helper()
 	w := &withholding{
-		t: t, plan: plan.New(plan.Memory{}), head: "1111111", rev: 4,
+		t: t, plan: plan.New(plan.Memory{}), head: "1111111", rev: 4, disk: remembered(),
 		is: spec{name: "hello", uid: "1", cluster: "edge-1", source: "shop", path: "apps"},
 	}
 	w.change(func(*spec) {})
@@ -740,21 +756,46 @@ func withhold(t *testing.T) *withholding {
 func (w *withholding) change(fn func(*spec)) {
 	fn(&w.is)
 	w.rev++
-	one(w.t, w.plan, w.is, w.head)
-	w.plan.Update(time.Unix(1, 0), func(u *plan.Update) { u.At(w.rev, w.rev) })
+	w.load()
+}
+
+// load brings the catalog in, and says whether the agent is nudged.
+func (w *withholding) load() (nudged bool) {
+	change := one(w.t, w.plan, w.is, w.head)
+	w.disk.take(change)
+	w.disk.take(w.plan.Update(time.Unix(1, 0), func(u *plan.Update) { u.At(w.rev, w.rev) }))
+	_, nudged = change.Clusters[w.is.cluster]
+	return nudged
+}
+
+// restart goes on with what the disk has of the plan and of the catalog. An agent asks before the console has confirmed
+// that, and is nudged after.
+func (w *withholding) restart() {
+	w.t.Helper()
+	w.plan = plan.New(w.disk.memory())
+	w.load()
+	early := w.getsAt("of an earlier commit", 1)
+	w.disk.take(w.plan.Update(time.Unix(1, 0), (*plan.Update).Current))
+	if nudged := w.load(); early || !nudged {
+		w.t.Errorf("before the catalog is confirmed the agent gets what there is: %v; after that it is nudged: %v", early, nudged)
+	}
 }
 
 func (w *withholding) resolve() {
 	for _, want := range w.plan.Open() {
-		w.plan.Answer(time.Unix(1, 0), plan.Answer{Want: want, Artifact: content(want)})
+		w.disk.take(w.plan.Answer(time.Unix(1, 0), plan.Answer{Want: want, Artifact: content(want)}))
 	}
 }
 
 func (w *withholding) move(head string, fails plan.Kind) {
 	w.head = head
 	w.change(func(*spec) {})
+	w.fail(fails)
+}
+
+func (w *withholding) fail(kind plan.Kind) {
 	for _, want := range w.plan.Open() {
-		w.plan.Answer(time.Unix(1, 0), plan.Answer{Want: want, Failure: &plan.Failure{Kind: fails}})
+		w.disk.take(w.plan.Answer(time.Unix(1, 0), plan.Answer{Want: want, Failure: &plan.Failure{Kind: kind}}))
 	}
 }
 
@@ -766,8 +807,14 @@ func (w *withholding) digest() string {
 // gets says whether an agent that has this digest, and has seen the change before the last, is given what there is.
 func (w *withholding) gets(digest string) bool {
 	w.t.Helper()
+	return w.getsAt(digest, w.rev-1)
+}
+
+// getsAt is gets for an agent that has seen another change.
+func (w *withholding) getsAt(digest string, seen int64) bool {
+	w.t.Helper()
 	have := map[string]string{w.is.name: digest}
-	d, err := w.plan.Compare(w.is.cluster, delivery.SetDigest(have), have, w.rev-1, 0)
+	d, err := w.plan.Compare(w.is.cluster, delivery.SetDigest(have), have, seen, 0)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -870,6 +917,99 @@ func TestAChangeAfterARestartReachesAServiceWhoseNewestCommitCantBeHad(t *testin
 	w.change(func(s *spec) { s.namespace = "web" })
 	if !w.gets(is.Digest) || w.gets("what another replica had") {
 		t.Errorf("with the content of before %v, with other content %v", w.gets(is.Digest), w.gets("what another replica had"))
+	}
+}
+
+// What a service had before a change is known after a restart, too, and up to when its content was the newest.
+func TestAChangeBeforeARestartReachesAServiceWhoseNewestCommitCantBeHad(t *testing.T) {
+	t.Parallel()
+	for name, kind := range map[string]plan.Kind{"no folder": plan.NoFolder, "refused": plan.Refused, "no gitcache": plan.Unavailable} {
+		w := withhold(t)
+		first, good := w.digest(), w.rev
+		w.move("2222222", kind)
+		w.change(func(s *spec) { s.namespace = "web" })
+		for range 2 {
+			w.restart()
+			w.fail(kind)
+			if !w.gets(first) || !w.getsAt(first, good) {
+				t.Errorf("%s: the change is withheld", name)
+			}
+			if !w.getsAt("of an earlier commit", good) {
+				t.Errorf("%s: an agent that has seen no later commit can't have newer content, and gets nothing", name)
+			}
+			if w.getsAt("what another replica had", good+1) {
+				t.Errorf("%s: an agent with other content may be turned back", name)
+			}
+		}
+	}
+}
+
+// The head that can't be had may have come while the distributor was down: its disk knows up to when there was none.
+func TestAHeadThatCameDuringARestartIsNoDoubtAboutTheTimeBefore(t *testing.T) {
+	t.Parallel()
+	w := withhold(t)
+	good := w.rev
+	w.restart()
+	w.move("2222222", plan.NoFolder)
+	w.change(func(s *spec) { s.namespace = "web" })
+	if !w.getsAt("of an earlier commit", good) || w.getsAt("what another replica had", good+1) {
+		t.Errorf("with an earlier commit %v, with other content %v", w.getsAt("of an earlier commit", good), w.getsAt("what another replica had", good+1))
+	}
+}
+
+// A later release may have put more content behind what this one noted.
+func TestEarlierDigestsOfOtherContentAreNotRemembered(t *testing.T) {
+	t.Parallel()
+	w := withhold(t)
+	first := w.digest()
+	w.move("2222222", plan.NoFolder)
+	w.change(func(s *spec) { s.namespace = "web" })
+	for name, e := range w.disk.Earlier {
+		e.Artifact = "sha256:of other content"
+		w.disk.Earlier[name] = e
+	}
+	w.restart()
+	if w.gets(first) || len(w.disk.Earlier) > 0 {
+		t.Errorf("taken for the same content: %v", w.disk.Earlier)
+	}
+}
+
+// A service that moves brings the doubt about its content along to a folder that knows of less, for the disk, too.
+func TestTheDoubtOfAServiceThatMovedOutlivesARestart(t *testing.T) {
+	t.Parallel()
+	w := withhold(t)
+	good := w.rev
+	w.move("2222222", plan.NoFolder)
+	beside := spec{name: "beside", uid: "2", cluster: "edge-2", source: "other", path: "elsewhere"}
+	w.disk.take(one(t, w.plan, beside, "1111111"))
+	w.resolve()
+	w.change(func(*spec) {})
+	w.disk.take(one(t, w.plan, beside, "3333333"))
+	w.fail(plan.NoFolder)
+	w.head = "3333333"
+	w.change(func(s *spec) { s.source, s.path = beside.source, beside.path })
+	w.restart()
+	if !w.getsAt("of an earlier commit", good) || w.getsAt("what another replica had", good+1) {
+		t.Errorf("with an earlier commit %v, with other content %v", w.getsAt("of an earlier commit", good), w.getsAt("what another replica had", good+1))
+	}
+}
+
+// Numbers of changes begin again below after a catalog was put back: what was known up to a later one says nothing.
+func TestACatalogThatWasPutBackIsNotBelievedBeyondItsEnd(t *testing.T) {
+	t.Parallel()
+	for name, again := range map[string]func(*withholding){"running": func(*withholding) {}, "restarted": (*withholding).restart} {
+		w := withhold(t)
+		w.rev = 100
+		w.change(func(*spec) {})
+		w.move("2222222", plan.NoFolder)
+		w.rev = 50
+		w.change(func(s *spec) { s.namespace = "web" })
+		again(w)
+		w.rev = 60
+		w.change(func(s *spec) { s.namespace = "shop" })
+		if !w.getsAt("of an earlier commit", 50) || w.getsAt("what another replica had", 52) {
+			t.Errorf("%s: with an earlier commit %v, with other content %v", name, w.getsAt("of an earlier commit", 50), w.getsAt("what another replica had", 52))
+		}
 	}
 }
 

@@ -19,8 +19,9 @@ type Update struct {
 	dirty  map[*cluster]string // with the trace of the commit that made it so
 	// configured are the clusters whose agents get another configuration.
 	configured map[*cluster]struct{}
-	trace      string             // of the commit that is being delivered
-	lines      map[*line]struct{} // lines that may be worth telling
+	trace      string              // of the commit that is being delivered
+	lines      map[*line]struct{}  // lines that may be worth telling
+	earlier    map[string]struct{} // services whose earlier digests are others
 }
 
 // Update runs fn and says what it did. fn must not call the plan.
@@ -29,17 +30,28 @@ func (p *Plan) Update(now time.Time, fn func(*Update)) Change {
 	defer p.mu.Unlock()
 	u := &Update{
 		plan: p, now: now, good: p.low, dirty: map[*cluster]string{}, configured: map[*cluster]struct{}{}, lines: map[*line]struct{}{},
-		change: Change{Clusters: map[string]string{}, Services: map[string]struct{}{}},
+		earlier: map[string]struct{}{},
+		change:  Change{Clusters: map[string]string{}, Services: map[string]struct{}{}},
 	}
 	fn(u)
 	u.settle()
 	u.nudgeConfigured()
 	u.tell()
+	u.noteEarlier()
 	return u.change
 }
 
-// At says which changes of the catalog are in: all up to low, and none above high.
-func (u *Update) At(low, high int64) { u.plan.low, u.plan.high = low, high }
+// At says which changes of the catalog are in: all up to low, and none above high. After the catalog was put back to an
+// earlier state their numbers begin again behind low.
+func (u *Update) At(low, high int64) {
+	u.plan.low, u.plan.high = low, high
+	if u.good != 0 && low >= u.good {
+		return
+	}
+	for _, f := range u.plan.folders {
+		f.good = min(f.good, low)
+	}
+}
 
 // Loaded says that the whole catalog has been brought in: the plan is ready from now on. Contents that are remembered
 // of services or folders that the catalog does not have are forgotten.
@@ -51,6 +63,9 @@ func (u *Update) Loaded() {
 	for _, a := range u.plan.last.Apart {
 		a.Over = true
 		u.change.Apart = append(u.change.Apart, a)
+	}
+	for name := range u.plan.last.Earlier {
+		u.earlier[name] = struct{}{}
 	}
 	u.plan.last = Memory{}
 }
@@ -210,6 +225,7 @@ func (u *Update) Remove(name string) {
 	u.leave(s)
 	u.unite(s)
 	u.detach(s)
+	u.dropEarlier(s)
 	delete(u.plan.services, name)
 	u.change.Services[name] = struct{}{}
 }
@@ -228,6 +244,16 @@ func (u *Update) recall(s *service) {
 	case u.plan.ready && f.content != nil && !f.settled():
 		u.part(s, nothing)
 	}
+	c, before := s.delivered(), u.plan.last.Earlier[s.is.Name]
+	if c == nil || before.UID != s.is.UID || before.Artifact != c.Artifact.Digest || s.folder.settled() {
+		return
+	}
+	delete(u.plan.last.Earlier, s.is.Name)
+	for _, text := range slices.Backward(before.Digests) {
+		if digest, ok := delivery.ParseDigest(text); ok {
+			s.keepEarlier(digest)
+		}
+	}
 }
 
 // move brings a service to another folder. The service keeps what it is delivered until the folder has something.
@@ -242,6 +268,7 @@ func (u *Update) move(s *service) {
 	case was != nil:
 		if s.folder.recalled = s.folder.recalled || recalled; !settled { // agents may have newer than what the service had
 			s.folder.good = min(s.folder.good, good)
+			u.noteGood(s.folder)
 		}
 		u.part(s, was)
 	case s.folder.content != nil:
@@ -344,9 +371,10 @@ func (u *Update) compute(s *service) {
 	}
 	if digest != s.digest {
 		if s.folder.settled() {
-			s.earlier = nil
+			u.dropEarlier(s)
 		} else if s.digest != (delivery.Digest{}) {
 			s.keepEarlier(s.digest)
+			u.earlier[s.is.Name] = struct{}{}
 		}
 		s.digest = digest
 		u.change.Services[s.is.Name] = struct{}{}
@@ -366,6 +394,29 @@ func (s *service) keepEarlier(digest delivery.Digest) {
 	}
 	copy(s.earlier[1:place+1], s.earlier[:place])
 	s.earlier[0] = digest
+}
+
+func (u *Update) dropEarlier(s *service) {
+	if s.earlier != nil {
+		s.earlier = nil
+		u.earlier[s.is.Name] = struct{}{}
+	}
+}
+
+// noteEarlier has the disk keep the earlier digests that are others now.
+func (u *Update) noteEarlier() {
+	for name := range u.earlier {
+		e := Earlier{Service: name}
+		if s := u.plan.services[name]; s != nil && s.earlier != nil && s.delivered() != nil {
+			e.UID, e.Artifact = s.is.UID, s.delivered().Artifact.Digest
+			for _, digest := range s.earlier {
+				if digest != (delivery.Digest{}) {
+					e.Digests = append(e.Digests, digest.String())
+				}
+			}
+		}
+		u.change.Earlier = append(u.change.Earlier, e)
+	}
 }
 
 func (u *Update) use(c *Content) { u.plan.inUse[c.Artifact.Digest]++ }
