@@ -357,6 +357,12 @@ func (b *Builder) AddBlob(content []byte) (git.Hash, error) {
 	return b.write(git.Blob, content)
 }
 
+// AddObject adds an object of a commit that is made already.
+func (b *Builder) AddObject(kind git.Kind, content []byte) error {
+	_, err := b.write(kind, content)
+	return err
+}
+
 // Put gives a file a place that Place gave: one that was added, or one that is where the commit goes.
 func (b *Builder) Put(name string, id git.Hash) error {
 	if err := b.count(); err != nil {

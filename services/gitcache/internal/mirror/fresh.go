@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"fairlead.dev/platform/durable"
+	"fairlead.dev/services/gitcache/internal/archive"
 	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/pack"
 )
@@ -44,6 +45,48 @@ func (f *Fresh) AddPack(ctx context.Context, r io.Reader) (int64, error) {
 		return 0, err
 	}
 	return taken.bytes, taken.installFiles()
+}
+
+// maxCarriedBytes of one object: more than any file of a chart, an artifact or a bucket may have.
+const maxCarriedBytes = 256 << 20
+
+// CarryOver copies a commit from the damaged mirror with all that it reaches. An error of which IsUnreadable is true
+// says that something of it is damaged there, too.
+func (f *Fresh) CarryOver(ctx context.Context, commit git.Hash) error {
+	b, err := archive.New(f.m.freshPath(), archive.Limits{})
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	o := f.m.Objects()
+	defer o.Close()
+	seen, w := map[git.Hash]bool{}, walker{next: []visit{{commit, git.Commit}}}
+	for len(w.next) > 0 && ctx.Err() == nil {
+		at := w.next[len(w.next)-1]
+		w.next = w.next[:len(w.next)-1]
+		if seen[at.id] {
+			continue
+		}
+		seen[at.id] = true
+		if at.kind == git.UnknownKind {
+			if at.kind, err = o.Kind(at.id); err != nil {
+				return err
+			}
+		}
+		content, err := o.Read(at.kind, at.id, maxCarriedBytes)
+		if err != nil {
+			return err
+		}
+		if err := b.AddObject(at.kind, content); err != nil {
+			return err
+		}
+		w.addContent(at.kind, content)
+	}
+	objects, err := b.Objects().Pack()
+	if err == nil {
+		_, err = f.AddPack(ctx, objects)
+	}
+	return err
 }
 
 // Use puts the fresh clone in the mirror's place. Packs that Check found good come along: they may hold

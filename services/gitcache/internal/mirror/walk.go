@@ -62,13 +62,18 @@ func (w *walker) visitObject(v visit) error {
 	if err != nil {
 		return err
 	}
-	switch v.kind {
+	w.addContent(v.kind, b)
+	return nil
+}
+
+// addContent adds what an object names.
+func (w *walker) addContent(kind git.Kind, b []byte) {
+	switch kind {
 	case git.Tree:
 		w.addTree(b)
 	case git.Commit, git.Tag:
 		w.addHeaders(b)
 	}
-	return nil
 }
 
 // maxWalkBytes of one commit or tree: above what anybody reads of one.

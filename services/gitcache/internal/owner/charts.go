@@ -169,30 +169,74 @@ func (t *tenure) bringCharts(ctx context.Context, r upstream.Remote, s source.So
 			return false, p.err
 		}
 	}
-	into, use := upstream.Target(t.mirror), func() error { return nil }
 	if p.fresh {
-		fresh, err := t.mirror.Fresh()
-		if err != nil {
-			return false, &upstream.Error{Kind: upstream.KindStorage, Message: "make a fresh mirror: " + err.Error()}
-		}
-		into, use = fresh, fresh.Use
-	}
-	err = t.fetchCharts(ctx, r, s, p, into)
-	if err == nil {
-		if err = use(); err != nil {
-			err = &upstream.Error{Kind: upstream.KindStorage, Message: "use the fresh mirror: " + err.Error()}
-		}
+		err = t.replaceMirror(ctx, r, s, p)
+	} else {
+		err = t.fetchCharts(ctx, r, s, p, t.mirror)
 	}
 	if err != nil {
-		if p.fresh {
-			clear(t.fetched) // the packages that came are in no mirror
-		}
 		return false, err
 	}
 	if moved, err = t.settleHeads(ctx, s, p); err == nil {
 		err = p.err
 	}
 	return moved, err
+}
+
+// replaceMirror replaces a damaged mirror by a fresh one, with what the plan wants.
+func (t *tenure) replaceMirror(ctx context.Context, r upstream.Remote, s source.Source, p *plan) (err error) {
+	defer func() {
+		if err != nil {
+			clear(t.fetched) // the packages that came are in no mirror
+		}
+	}()
+	fresh, err := t.mirror.Fresh()
+	if err != nil {
+		return &upstream.Error{Kind: upstream.KindStorage, Message: "make a fresh mirror: " + err.Error()}
+	}
+	if err := t.fetchCharts(ctx, r, s, p, fresh); err != nil {
+		return err
+	}
+	if err := t.carryOver(ctx, s, p, fresh); err != nil {
+		return err
+	}
+	if err := fresh.Use(); err != nil {
+		return &upstream.Error{Kind: upstream.KindStorage, Message: "use the fresh mirror: " + err.Error()}
+	}
+	return nil
+}
+
+// carryOver brings what is published or pinned to and was not downloaded into a fresh mirror, as far as the damaged one
+// still has it: upstream may not have it just now, or never again.
+func (t *tenure) carryOver(ctx context.Context, s source.Source, p *plan, fresh *mirror.Fresh) error {
+	commits := map[git.Hash]bool{}
+	for _, h := range t.heads {
+		commits[h.Commit] = true
+	}
+	for ref := range s.Wants {
+		if id, isHash := git.ParseHash(ref); isHash {
+			commits[id] = true
+		}
+	}
+	for _, f := range p.found {
+		if slices.Contains(p.wants, f.object) {
+			delete(commits, f.commit)
+		}
+	}
+	for commit := range commits {
+		err := fresh.CarryOver(ctx, commit)
+		switch {
+		case err == nil:
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case mirror.IsUnreadable(err), errors.Is(err, mirror.ErrTooLarge), errors.Is(err, mirror.ErrKind):
+			t.loop.o.deps.Log.WarnContext(ctx, "a published commit is damaged here and could not be had upstream: clusters keep what they have of it, and nothing new is made of it",
+				"source", s.Name, "commit", commit, "err", err)
+		default:
+			return upstream.StorageError(err)
+		}
+	}
+	return nil
 }
 
 // fetchCharts downloads each wanted package once.

@@ -136,6 +136,8 @@ func TestATenureHasTheMirrorThatIsThereAfterALoan(t *testing.T) {
 		if m := <-began; m == nil || m == removed {
 			t.Errorf("the mirror is %p, and %p was removed", m, removed)
 		}
-		<-ended
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
 	})
 }

@@ -3,6 +3,7 @@ package owner
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/url"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"fairlead.dev/platform/catalog"
 	"fairlead.dev/services/gitcache/internal/fetch"
 	"fairlead.dev/services/gitcache/internal/fetch/chartrepo"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/gittest"
 	"fairlead.dev/services/gitcache/internal/helm"
 	"fairlead.dev/services/gitcache/internal/metrics"
@@ -151,6 +153,48 @@ func TestADamagedMirrorWaitsForSignaturesOfWhatIsPublished(t *testing.T) {
 			}
 			if m.Doubted() != isPublished {
 				t.Errorf("the mirror is doubted: %t", m.Doubted())
+			}
+		})
+	}
+}
+
+// goneCharts is a repository whose packages can't be had.
+type goneCharts struct{ chartrepo.Fetcher }
+
+func (goneCharts) FetchChart(context.Context, upstream.Remote, helm.Version, upstream.Target) (git.Hash, int64, error) {
+	return git.Hash{}, 0, &upstream.Error{Kind: upstream.KindUnreachable, Message: "away"}
+}
+
+// What is published or pinned to stays when a damaged mirror is replaced, though it can't be had upstream.
+func TestADamagedMirrorIsReplacedWithAllThatItStillHas(t *testing.T) {
+	t.Parallel()
+	tn, r, s := provenTenure(t, &provenances{})
+	s.Verify = signed.Policy{}
+	for name, pinned := range map[string]bool{"published": false, "pinned": true} {
+		t.Run(name, func(t *testing.T) {
+			m, commit := mirrortest.New(t, gittest.Files{"a": "1", "templates/b": "2"})
+			m.Doubt(errors.New("damaged"))
+			tn.mirror, tn.heads = m, map[string]mirror.Head{}
+			tn.loop.o.deps.Charts, tn.loop.o.deps.Log = goneCharts{}, slog.New(slog.DiscardHandler)
+			p := listed("a@*")
+			p.fresh = true
+			for ref, f := range p.found {
+				p.wants = append(p.wants, f.object)
+				if !pinned {
+					tn.heads[ref] = mirror.Head{Ref: ref, Object: f.object, Commit: commit}
+				}
+			}
+			if pinned {
+				s.Wants = map[string]int{commit.String(): 1}
+			}
+			if _, err := tn.bringCharts(t.Context(), r, s, p); err != nil && !isUnanswered(err) {
+				t.Fatal(err)
+			}
+			if m.Doubted() || !m.Has(commit) {
+				t.Errorf("the mirror is doubted: %t; it has the commit: %t", m.Doubted(), m.Has(commit))
+			}
+			if err := m.Check(t.Context()); err != nil {
+				t.Error(err)
 			}
 		})
 	}
