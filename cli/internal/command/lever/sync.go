@@ -446,6 +446,12 @@ func standsStill(before, asked *consolev1.Service) bool {
 	return is.GetMode() > deliveryv1.SyncMode_SYNC_MODE_AUTO
 }
 
+// deliversSame says whether the cluster gets the same of two specs of a service: when a lever ends is the hub's.
+func deliversSame(before, asked *consolev1.Service) bool {
+	was, is := catalog.NewService(before), catalog.NewService(asked)
+	return was.FolderID() == is.FolderID() && was.Options(nil) == is.Options(nil)
+}
+
 // isDone says whether the hub hands out what was asked for, and the cluster is through with it.
 func isDone(before, asked, now *consolev1.Service) bool {
 	hub, report := now.GetStatus().GetHub(), now.GetStatus().GetCluster().GetReport()
@@ -460,7 +466,7 @@ func isDone(before, asked, now *consolev1.Service) bool {
 	case is.GetPin() == "" && was.GetPin() != "" &&
 		hub.GetRevision().GetCommit() != now.GetStatus().GetGit().GetRevision().GetCommit():
 		return false
-	case is.GetPin() == was.GetPin() && before.GetMetadata().GetRevision() != asked.GetMetadata().GetRevision() &&
+	case is.GetPin() == was.GetPin() && !deliversSame(before, asked) &&
 		hub.GetDigest() == before.GetStatus().GetHub().GetDigest():
 		return false
 	}

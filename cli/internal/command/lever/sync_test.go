@@ -3,6 +3,7 @@ package lever
 import (
 	"testing"
 
+	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 )
@@ -45,6 +46,49 @@ func TestWaitIsOverWhenTheClusterIsThrough(t *testing.T) {
 	}
 	if !isDone(before, service(1, "a", "", "a", healthy, nil), before) {
 		t.Error("nothing was changed, and it waits")
+	}
+}
+
+// The end of a lever is the hub's: the agent gets nothing new when only that is another one.
+func TestWaitIsOverWhenTheClusterGetsNothingNew(t *testing.T) {
+	t.Parallel()
+	const commit = "2222222222222222222222222222222222222222"
+	service := func(revision int64, phase deliveryv1.Phase, spec *consolev1.ServiceSpec) *consolev1.Service {
+		return &consolev1.Service{
+			Metadata: &consolev1.Metadata{Revision: revision}, Spec: spec,
+			Status: &consolev1.ServiceStatus{
+				Hub:     &consolev1.HubTruth{Digest: "a", Revision: &artifactv1.Revision{Commit: commit}},
+				Cluster: &consolev1.ClusterTruth{Report: &deliveryv1.ServiceReport{Digest: "a", Phase: phase}},
+			},
+		}
+	}
+	const healthy, held = deliveryv1.Phase_PHASE_HEALTHY, deliveryv1.Phase_PHASE_HELD
+	hold := func(reason string) *consolev1.ServiceSpec {
+		return &consolev1.ServiceSpec{Sync: &deliveryv1.SyncSpec{Mode: deliveryv1.SyncMode_SYNC_MODE_HOLD, Reason: reason}}
+	}
+	pin := func(after string) *consolev1.ServiceSpec {
+		return &consolev1.ServiceSpec{Sync: &deliveryv1.SyncSpec{Pin: commit}, UnpinAfter: after}
+	}
+	none := &consolev1.ServiceSpec{}
+	auto := &consolev1.ServiceSpec{Sync: &deliveryv1.SyncSpec{Mode: deliveryv1.SyncMode_SYNC_MODE_AUTO}}
+	folder := func(path string) *consolev1.ServiceSpec {
+		return &consolev1.ServiceSpec{Path: path, Sync: &deliveryv1.SyncSpec{Pin: commit}}
+	}
+	for name, c := range map[string]struct {
+		phase         deliveryv1.Phase
+		before, asked *consolev1.ServiceSpec
+		want          bool
+	}{
+		"a hold with another end":                    {held, hold("incident"), hold("incident"), true},
+		"a hold with another reason":                 {held, hold("incident"), hold("the sale"), false},
+		"a pin until the ref moves on":               {healthy, pin(""), pin(commit), true},
+		"a rollback to another folder of the commit": {healthy, folder("a"), folder("b"), false},
+		"the default mode by its name":               {healthy, none, auto, true},
+	} {
+		asked := service(2, c.phase, c.asked)
+		if isDone(service(1, c.phase, c.before), asked, asked) != c.want {
+			t.Errorf("%s: not %v", name, c.want)
+		}
 	}
 }
 
