@@ -11,9 +11,10 @@ const words: Record<Done['state'], string> = {
   undoing: 'is being undone',
   undone: 'undone',
   failed: 'is not undone',
+  refused: 'failed',
 }
 
-// What a person has done in this tab and can undo, the newest first.
+// What a person has done in this tab and can undo, or what failed of it, the newest first.
 export function Undo() {
   // The region is there before what it tells of.
   return (
@@ -45,9 +46,9 @@ function Tray() {
               </button>
             )}
             {d.state === 'undone' && d.note && <div className="quiet">{plain(d.note, 600)}</div>}
-            {d.state === 'failed' && (
+            {(d.state === 'failed' || d.state === 'refused') && (
               <div className="cause">
-                <Said of={failureOf(d.failure).message} max={600} />
+                <Said of={failureOf(d.failure).message} max={1500} />
               </div>
             )}
           </li>

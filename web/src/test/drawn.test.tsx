@@ -242,6 +242,14 @@ test('two clicks send one request, and another one goes once it is answered', as
   await clickUntil('first', 'second', 'third')
 })
 
+test('what asked for a lever learns that it is refused, also when it is gone from the page', async () => {
+  const { useLever: use } = await import('../ui/Ask')
+  drawing().draw(<Holds use={use} />)
+  holds.refuse = new ConnectError('not now', Code.FailedPrecondition)
+  const refused = await new Promise((failed) => hold?.pull({ name: 'web', reason: 'x' }, undefined, failed))
+  expect(refused).toMatchObject({ rawMessage: 'not now' })
+})
+
 describe('a service that was deleted', () => {
   const deleted = async (onDelete: DeletePolicy) => {
     const { default: Deleted } = await import('../ui/Deleted')

@@ -32,7 +32,7 @@ import { programOf } from '../pages/me/programs'
 import { entriesOf, hasUsers, namesOf, rowsOf } from '../pages/resource/entries'
 import { valuesOf } from '../pages/service/difference'
 import { grouped, groupsOf } from '../pages/service/grouped'
-import { pull, verbs } from '../pages/services/verbs'
+import { keep, pull, verbs } from '../pages/services/verbs'
 import { textOf } from '../pages/source/content'
 import { connectionOf } from '../state/states'
 import { undoAll, undoOf } from '../state/undo'
@@ -364,6 +364,40 @@ test('what was done is undone once, or tried again, and five are kept', async ()
   expect(last()).toMatchObject({ state: 'undone', note: 'It has onDelete: orphan.' })
   for (let i = 0; i < 7; i++) tray.add(`Pin ${i}`, undo)
   expect(tray.snapshot().map((d) => d.what)).toEqual(['Pin 6', 'Pin 5', 'Pin 4', 'Pin 3', 'Pin 2'])
+})
+
+test('what was refused of several services stays where the page does not show it any more', async () => {
+  const hold = verbs.find((v) => v.name === 'Hold') ?? expect.fail()
+  const undo = vi.fn(async () => undefined)
+  const came = [
+    { name: 'api', error: '', undo },
+    { name: 'bar', error: 'you may not deploy it' },
+    { name: 'web', error: 'it is gone' },
+  ]
+  const shown = new Tray()
+  keep(shown, hold, came, true)
+  expect(shown.snapshot().map((d) => d.what)).toEqual(['Hold 1 service'])
+  const gone = new Tray()
+  keep(gone, hold, came, false)
+  const [refused, done] = gone.snapshot()
+  expect(done).toMatchObject({ what: 'Hold 1 service', state: 'done' })
+  expect(refused).toMatchObject({
+    what: 'Hold 2 services',
+    state: 'refused',
+    failure: { message: 'bar: you may not deploy it\nweb: it is gone' },
+  })
+  const many = Array.from({ length: 57 }, (_, i) => ({ name: `s${i}`, error: 'no' }))
+  keep(shown, hold, many, false)
+  expect(shown.snapshot()[0]?.failure).toMatchObject({
+    message: 's0: no\ns1: no\ns2: no\ns3: no\ns4: no\nAnd 52 more.',
+  })
+  await gone.undo(refused?.id ?? 0) // there is nothing to undo
+  expect(gone.snapshot()[0]?.state).toBe('refused')
+  await gone.undo(done?.id ?? 0)
+  expect(undo).toHaveBeenCalledOnce()
+  const none = new Tray()
+  keep(none, hold, [{ name: 'api', error: '' }], false)
+  expect(none.snapshot()).toEqual([])
 })
 
 describe('a lever', () => {

@@ -11,8 +11,12 @@ import { plain } from './text'
 import { tray } from './tray'
 
 export type Pulled<I extends DescMessage, O extends DescMessage = DescMessage> = {
-  // done is called with the hub's answer when it has taken it in, also when what asked for it is gone from the page.
-  pull: (request: MessageInitShape<I>, done?: (answer: MessageShape<O>) => void) => void
+  // done is called with the hub's answer when it has taken it in, refused with why it has not: also when what asked for it is gone from the page.
+  pull: (
+    request: MessageInitShape<I>,
+    done?: (answer: MessageShape<O>) => void,
+    refused?: (failure: unknown) => void,
+  ) => void
   pending: boolean
   error: unknown
   done: boolean
@@ -23,20 +27,23 @@ export function useLever<I extends DescMessage, O extends DescMessage>(
   method: DescMethodUnary<I, O>,
   changed: () => void,
 ): Pulled<I, O> {
-  const then = useRef<(answer: MessageShape<O>) => void>(undefined)
+  const done = useRef<(answer: MessageShape<O>) => void>(undefined)
+  const refused = useRef<(failure: unknown) => void>(undefined)
   const once = useOnce()
   const m = useMutation(method, {
     onSuccess: (answer) => {
-      then.current?.(answer)
+      done.current?.(answer)
       changed()
     },
+    onError: (failure) => refused.current?.(failure),
     onSettled: once.settled,
   })
   const { reset } = m
   return {
-    pull: (request, done) =>
+    pull: (request, ifDone, ifRefused) =>
       once.send(() => {
-        then.current = done
+        done.current = ifDone
+        refused.current = ifRefused
         m.mutate(request)
       }),
     pending: m.isPending,
@@ -131,6 +138,9 @@ export function Ask<I extends DescMessage, O extends DescMessage>({
                 until > 0 ? { untilTime: timestampFromMs(hubNow() + until * 3_600_000) } : {},
               ),
               undo && ((answer) => tray.add(title, () => undo(answer))),
+              (failure) => {
+                if (!dialog.current?.open) tray.refuse(title, failure)
+              },
             )
           }}
         >

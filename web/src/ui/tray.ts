@@ -1,11 +1,12 @@
-// Done is an action that the hub has taken in, and how to undo it.
+// Done is an action that the hub has taken in, and how to undo it; or one that failed where no page shows that any more.
 export type Done = {
   id: number
   what: string
   at: number
-  // Undoes it. A text that comes back is said with it.
-  undo: () => Promise<unknown>
-  state: 'done' | 'undoing' | 'undone' | 'failed'
+  // Undoes it. A text that comes back is said with it. Unset: it failed.
+  undo?: () => Promise<unknown>
+  // failed: to be undone.
+  state: 'done' | 'undoing' | 'undone' | 'failed' | 'refused'
   failure?: unknown
   // What is said of what was undone.
   note?: string
@@ -28,14 +29,17 @@ export class Tray {
   snapshot = () => this.#list
 
   add(what: string, undo: () => Promise<unknown>) {
-    const done: Done = { id: ++this.#last, what, at: Date.now(), state: 'done', undo }
-    this.#set([done, ...this.#list].slice(0, most))
+    this.#begin({ what, state: 'done', undo })
+  }
+
+  refuse(what: string, failure: unknown) {
+    this.#begin({ what, state: 'refused', failure })
   }
 
   // An action is undone once. One that failed can be tried again.
   async undo(id: number): Promise<void> {
     const done = this.#list.find((d) => d.id === id)
-    if (!done || done.state === 'undoing' || done.state === 'undone') return
+    if (!done?.undo || done.state === 'undoing' || done.state === 'undone') return
     this.#change(id, { state: 'undoing' })
     try {
       const note = await done.undo()
@@ -47,6 +51,10 @@ export class Tray {
 
   clear() {
     this.#set([])
+  }
+
+  #begin(done: Omit<Done, 'id' | 'at'>) {
+    this.#set([{ ...done, id: ++this.#last, at: Date.now() }, ...this.#list].slice(0, most))
   }
 
   #change(id: number, to: Partial<Done>) {

@@ -6,16 +6,13 @@ import { failureOf } from '../../hub/errors'
 import { inParallel } from '../../hub/parallel'
 import { transport } from '../../hub/transport'
 import { State } from '../../state/State'
-import { undoAll } from '../../state/undo'
 import { handOnFocus } from '../../ui/Ask'
 import { useOnce } from '../../ui/once'
 import { amount, plain } from '../../ui/text'
 import { tray } from '../../ui/tray'
-import { pull as pullLever, type Undo, verbs } from './verbs'
+import { keep, type Outcome, pull as pullLever, verbs } from './verbs'
 
 const hub = { ...createClient(SyncService, transport), ...createClient(ServiceService, transport) }
-
-type Outcome = { name: string; error: string; undo?: Undo | undefined }
 
 // One lever for many services: what will happen, and an outcome for each.
 export function Batch({
@@ -49,8 +46,7 @@ export function Batch({
     setOutcomes(came)
     // A person who closed it meanwhile learns what was refused.
     if (came.some((o) => o.error) && !dialog.current?.open) dialog.current?.showModal()
-    const undos = came.flatMap((o): [string, Undo][] => (o.undo ? [[o.name, o.undo]] : []))
-    if (undos.length > 0) tray.add(`${verb.name} ${amount(undos.length, 'service')}`, undoAll(undos))
+    keep(tray, verb, came, dialog.current !== null)
     changed()
   }
   return (

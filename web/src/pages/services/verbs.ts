@@ -1,12 +1,17 @@
 import { Code, ConnectError } from '@connectrpc/connect'
 import type { Service } from '../../gen/fairlead/console/v1/resources_pb'
-import { type Answer, type Hub as Levers, undoOf } from '../../state/undo'
+import { type Answer, type Hub as Levers, undoAll, undoOf } from '../../state/undo'
+import { amount, plain } from '../../ui/text'
+import type { Tray } from '../../ui/tray'
 
 type Hub = Levers & {
   requestSync: (r: { name: string }) => Promise<unknown>
 }
 
 export type Undo = () => Promise<unknown>
+
+// What became of a lever of one service. error: why the hub refused it.
+export type Outcome = { name: string; error: string; undo?: Undo | undefined }
 
 export type Verb = {
   name: string
@@ -71,4 +76,16 @@ export async function pull(hub: Hub, verb: Verb, name: string, reason: string): 
   const answer = await verb.pull.from(hub, name, reason, of)
   const undo = undoOf(verb.name, of, hub)
   return undo && (() => undo(answer))
+}
+
+// Keeps how a lever of several services is undone, and what was refused where the page does not show it any more.
+export function keep(tray: Tray, verb: Verb, came: Outcome[], isShown: boolean) {
+  const title = (count: number) => `${verb.name} ${amount(count, 'service')}`
+  const undos = came.flatMap((o): [string, Undo][] => (o.undo ? [[o.name, o.undo]] : []))
+  if (undos.length > 0) tray.add(title(undos.length), undoAll(undos))
+  const refused = came.filter((o) => o.error)
+  if (refused.length === 0 || isShown) return
+  const first = refused.slice(0, 5).map((o) => `${o.name}: ${plain(o.error, 200)}`)
+  if (refused.length > first.length) first.push(`And ${refused.length - first.length} more.`)
+  tray.refuse(title(refused.length), new Error(first.join('\n')))
 }
