@@ -5,18 +5,26 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/agentconfig"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/kind"
 	"fairlead.dev/platform/longform"
+	"fairlead.dev/services/console"
 )
 
 // queried keeps what WatchQueries told, as a page does.
@@ -25,6 +33,7 @@ type queried struct {
 	stream    *connect.ServerStreamForClient[consolev1.WatchQueriesResponse]
 	names     map[string][]string
 	resources map[string]*consolev1.Service
+	others    map[string]*consolev1.Resource // of kinds that are no services
 	versions  map[string]uint64
 	sent      int // resources
 	total     int32
@@ -51,7 +60,7 @@ func (r *running) query(t testing.TB, token string, list ...*consolev1.Query) *q
 	t.Cleanup(func() { _ = stream.Close() })
 	return &queried{
 		t: t, stream: stream, names: map[string][]string{}, resources: map[string]*consolev1.Service{},
-		versions: map[string]uint64{}, problems: map[string]string{},
+		others: map[string]*consolev1.Resource{}, versions: map[string]uint64{}, problems: map[string]string{},
 	}
 }
 
@@ -74,6 +83,11 @@ func (q *queried) take(m *consolev1.WatchQueriesResponse) {
 		}
 		for _, r := range list.GetResources() {
 			s := r.GetResource().GetService()
+			if s == nil {
+				_, other := kind.Unwrap(r.GetResource())
+				q.others[other.GetMetadata().GetName()] = r.GetResource()
+				continue
+			}
 			q.resources[s.GetMetadata().GetName()], q.versions[s.GetMetadata().GetName()] = s, r.GetVersion()
 			q.sent++
 		}
@@ -258,6 +272,91 @@ func TestQueriesShowNothingForeign(t *testing.T) {
 	admin.let(t, "bobs", "viewer", &consolev1.GrantClusters{Names: []string{"edge-2"}})
 	q.until("the other", q.is("all", "foreign"))
 	q.until("counts of the other", func() bool { return q.counts == "edge-2:1" })
+}
+
+func listOf(of consolev1.Kind) *consolev1.Query {
+	return &consolev1.Query{Name: of.String(), Query: &consolev1.Query_List{List: &consolev1.ListQuery{Kind: of}}}
+}
+
+// The status of a sink or a backend changes without a write of the sink or backend. A stream that runs tells of the
+// change, and a later stream begins with the newest status.
+func TestQueriesFollowStatusesOfSinksAndBackends(t *testing.T) {
+	t.Parallel()
+	to, dir, h := newReceiver(t), t.TempDir(), newHub(t, "")
+	put(t, dir, "db.yaml", "password: one\n")
+	r := h.startWith(t, func(c *console.Config) {
+		c.AllowAddresses, c.ConfigDir = []string{"127.0.0.0/8"}, dir
+	})
+	admin, token := r.admin(t), r.adminToken(t)
+	admin.must(t, webhook("hook", to.URL), newBackend("files"), newSource("shop"), newCluster("edge-1"))
+	problem := func(q *queried) func() bool {
+		return func() bool { return q.others["hook"].GetSink().GetStatus().GetProblem() != nil }
+	}
+	read := func(q *queried) func() bool {
+		return func() bool { return q.others["files"].GetBackend().GetStatus().GetReadTime() != nil }
+	}
+	sinks, backends := listOf(consolev1.Kind_KIND_SINK), listOf(consolev1.Kind_KIND_BACKEND)
+	first := r.query(t, token, sinks, backends)
+	first.until("the statuses as they begin", func() bool { return len(first.others) == 2 })
+	if problem(first)() || read(first)() {
+		t.Fatalf("the statuses begin as %v", first.others)
+	}
+	to.answers(http.StatusInternalServerError)
+	h.tell(t, degraded("a", "", "web"))
+	admin.must(t, configured(newService("web", "shop", "edge-1"), nil, settings{
+		"password": fromBackend("files", "db.yaml", "password"),
+	}))
+	await.True(t, "both have other statuses", func() bool {
+		files, err := admin.backends.GetBackend(t.Context(), &consolev1.GetBackendRequest{Name: "files"})
+		return err == nil && files.GetBackend().GetStatus().GetReadTime() != nil &&
+			admin.sink(t, "hook").GetStatus().GetProblem() != nil
+	})
+
+	second := r.query(t, token, sinks, backends)
+	second.until("both resources", func() bool { return len(second.others) == 2 })
+	if !problem(second)() || !read(second)() {
+		t.Errorf("a later stream begins with %v", second.others)
+	}
+	first.until("the problem of the sink", problem(first))
+	first.until("the reading of the backend", read(first))
+}
+
+// The status of an AgentConfig is that of the caller's clusters, whoever looked before.
+func TestQueriesShowConfigurationsByTheirCaller(t *testing.T) {
+	t.Parallel()
+	r := newHub(t, "").start(t)
+	admin := r.admin(t)
+	all := newAgentConfig("all", &consolev1.ClusterSelector{All: true}, &deliveryv1.AgentSettings{Concurrency: 3})
+	admin.must(t, newCluster("edge-1"), newCluster("edge-2"), all, &consolev1.Role{
+		Metadata: meta("configs"), Spec: &consolev1.RoleSpec{
+			Rules: []*consolev1.RoleRule{{Verbs: []string{"view"}, Kinds: []string{"AgentConfig"}}},
+		},
+	})
+	admin.let(t, "configs", "configs", &consolev1.GrantClusters{All: true})
+	admin.let(t, "one", "viewer", &consolev1.GrantClusters{Names: []string{"edge-1"}})
+	r.configured(t, "edge-2", &deliveryv1.AgentConfigState{
+		Wanted:  agentconfig.For([]*consolev1.AgentConfig{all}, "edge-2", nil).GetDigest(),
+		Refusal: "the agent did not reach the hub", RefuseTime: timestamppb.Now(),
+	}, configurable)
+	olga := identity.Identity{Kind: identity.KindUser, Name: "olga", Groups: []string{"configs", "one"}}
+	for _, c := range []struct {
+		token string
+		want  *consolev1.AgentConfigStatus
+	}{
+		{r.adminToken(t), &consolev1.AgentConfigStatus{Clusters: 2, Refused: []string{"edge-2"}, RefusedTotal: 1}},
+		{r.sign(t, olga), &consolev1.AgentConfigStatus{Clusters: 1}},
+		{r.adminToken(t), &consolev1.AgentConfigStatus{Clusters: 2, Refused: []string{"edge-2"}, RefusedTotal: 1}},
+	} {
+		unary, err := r.as(t, c.token).agents.GetAgentConfig(t.Context(), &consolev1.GetAgentConfigRequest{Name: "all"})
+		if got := unary.GetAgentConfig().GetStatus(); err != nil || !proto.Equal(got, c.want) {
+			t.Fatalf("the method answers %v, %v, want %v", got, err, c.want)
+		}
+		q := r.query(t, c.token, listOf(consolev1.Kind_KIND_AGENT_CONFIG))
+		q.until("the configuration", func() bool { return len(q.others) == 1 })
+		if got := q.others["all"].GetAgentConfig().GetStatus(); !proto.Equal(got, c.want) {
+			t.Errorf("the stream shows %v, want %v", got, c.want)
+		}
+	}
 }
 
 // After any change, a page that follows is the page that a list would give.

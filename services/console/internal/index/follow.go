@@ -216,8 +216,8 @@ func (l *look) pass(ctx context.Context, deltas []delta) (err error) {
 	return flush()
 }
 
-// ownOf is an item for one follower: the message of some kinds depends on its reader, and nobody gets one that was
-// encoded for another reader.
+// ownOf is an item for one follower: the message of some kinds depends on its reader or on when it is read, and nobody
+// gets one that was encoded for another reader.
 func ownOf(item *Item) *Item {
 	if !personal(item.Kind) {
 		return item

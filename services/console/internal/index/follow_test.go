@@ -92,8 +92,8 @@ type seesAll struct{}
 
 func (seesAll) Viewer(context.Context, bool) (Sees, error) { return nil, nil }
 
-// Counts beside a project, a configuration set or a global service follow services and clusters, though no row of its
-// own kind changes.
+// Counts beside a project, a configuration set, a global service or a configuration of agents follow services and
+// clusters, and statuses of sinks and backends the clock, though no row of its own kind changes.
 func TestAStandingQuestionFollowsWhatIsCounted(t *testing.T) {
 	t.Parallel()
 	at := func(kind store.Kind, revision int64) *row {
@@ -103,16 +103,20 @@ func TestAStandingQuestionFollowsWhatIsCounted(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind  store.Kind
 		step  step
-		again bool
+		again bool // after the step
+		ever  bool // without a step
 	}{
-		"a service comes":             {store.KindProject, step{nil, at(service, 1)}, true},
-		"a service goes":              {store.KindGlobalService, step{at(service, 1), nil}, true},
-		"a service is written":        {store.KindConfigSet, step{at(service, 1), at(service, 2)}, true},
-		"a service has another state": {store.KindProject, step{at(service, 1), at(service, 1)}, false},
-		"a cluster has other labels":  {store.KindGlobalService, step{at(cluster, 1), at(cluster, 2)}, true},
-		"a cluster is of no project":  {store.KindProject, step{at(cluster, 1), at(cluster, 2)}, false},
-		"a source counts no service":  {source, step{nil, at(service, 1)}, false},
-		"a source is counted nowhere": {store.KindProject, step{nil, at(source, 1)}, false},
+		"a service comes":             {store.KindProject, step{nil, at(service, 1)}, true, false},
+		"a service goes":              {store.KindGlobalService, step{at(service, 1), nil}, true, false},
+		"a service is written":        {store.KindConfigSet, step{at(service, 1), at(service, 2)}, true, false},
+		"a service has another state": {store.KindProject, step{at(service, 1), at(service, 1)}, false, false},
+		"a cluster has other labels":  {store.KindGlobalService, step{at(cluster, 1), at(cluster, 2)}, true, false},
+		"a cluster is of no project":  {store.KindProject, step{at(cluster, 1), at(cluster, 2)}, false, false},
+		"a source counts no service":  {source, step{nil, at(service, 1)}, false, false},
+		"a source is counted nowhere": {store.KindProject, step{nil, at(source, 1)}, false, false},
+		"an agent is configured":      {store.KindAgentConfig, step{at(cluster, 1), at(cluster, 1)}, true, false},
+		"a service is configured":     {store.KindAgentConfig, step{nil, at(service, 1)}, false, false},
+		"a sink has another status":   {store.KindSink, step{nil, at(source, 1)}, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -139,7 +143,7 @@ func TestAStandingQuestionFollowsWhatIsCounted(t *testing.T) {
 			now = now.Add(2 * wholeEvery)
 			asks(c.again)
 			now = now.Add(2 * wholeEvery)
-			asks(false)
+			asks(c.ever)
 		})
 	}
 }

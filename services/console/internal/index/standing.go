@@ -21,6 +21,9 @@ const (
 	// wholeEvery is how often a standing question is answered from all rows though no step concerns it: its filter may
 	// name an age, rights of its caller may end at a time, and counts beside its rows change with rows of other kinds.
 	wholeEvery = 30 * time.Second
+	// statusEvery is how often a standing question is answered from all rows if no step tells of the statuses that it
+	// shows: as often as a page asks for an answer that no stream carries. A stream asks at each of its heartbeats.
+	statusEvery = 5 * time.Second
 	// sharedFor is how long a page that one question found serves others while nothing changes, and sharedBehind how
 	// long while something does: of a hundred streams that show the same page, a few look for it.
 	sharedFor, sharedBehind = time.Second, 250 * time.Millisecond
@@ -172,7 +175,9 @@ func (s *Standing) Answer(ctx context.Context) (answer Answer, same bool, err er
 	now := s.board.Now()
 	mayPass := sees != nil || s.expr.NamesAge()
 	s.recounted = s.recounted || !s.Count && slices.ContainsFunc(steps, func(st step) bool { return recounts(s.Kind, st) })
-	whole := !known || (mayPass || s.recounted) && now.Sub(s.asked) > wholeEvery || sees != nil && otherRights
+	age := now.Sub(s.asked)
+	whole := !known || (mayPass || s.recounted) && age > wholeEvery || sees != nil && otherRights ||
+		!s.Count && stepless(s.Kind) && age > statusEvery
 	if s.Count {
 		return s.answerCount(steps, sees, now, whole)
 	}
@@ -345,23 +350,35 @@ func (s *Standing) countSteps(steps []step, sees Sees, now time.Time) error {
 	return nil
 }
 
-// personal says whether what is shown of a kind depends on who looks: it counts services that the caller sees.
+// personal says whether each look encodes a resource of a kind for itself: the message counts services or clusters that
+// the caller sees, or has a status that no step tells of.
 func personal(kind store.Kind) bool {
-	return kind == store.KindProject || kind == store.KindGlobalService || kind == store.KindConfigSet
+	switch kind {
+	case store.KindProject, store.KindGlobalService, store.KindConfigSet, store.KindAgentConfig:
+		return true
+	}
+	return stepless(kind)
 }
 
-// recounts says whether a step may change the counts of services beside rows of a kind: a service came, went or was
-// written, or a cluster was, so that services of a global service may wait for their removal.
+// stepless says whether the status of a kind changes without a step: of sinks and backends the store tells nobody that
+// a status was written.
+func stepless(kind store.Kind) bool {
+	return kind == store.KindSink || kind == store.KindBackend
+}
+
+// recounts says whether a step may change what is counted beside rows of a kind: services that came, went or were
+// written; clusters, by which services of a global service wait for their removal; agents that said how they are
+// configured, or that another configuration is for.
 func recounts(kind store.Kind, st step) bool {
-	if !personal(kind) {
-		return false
-	}
+	of := cmp.Or(st.after, st.before).kind
 	written := st.before == nil || st.after == nil || st.before.revision != st.after.revision
-	switch cmp.Or(st.after, st.before).kind {
-	case store.KindService:
-		return written
-	case store.KindCluster:
-		return written && kind == store.KindGlobalService
+	switch kind {
+	case store.KindProject, store.KindConfigSet:
+		return written && of == store.KindService
+	case store.KindGlobalService:
+		return written && (of == store.KindService || of == store.KindCluster)
+	case store.KindAgentConfig:
+		return of == store.KindCluster || written && of == store.KindAgentConfig
 	}
 	return false
 }
