@@ -565,39 +565,66 @@ func (r *Recorder) Saw(ctx context.Context, seen []index.Sighting) {
 	for _, s := range seen {
 		r.waiting = append(r.waiting, sighted(s, now)...)
 	}
-	if len(r.waiting) == 0 {
-		return
-	}
 	if over := len(r.waiting) - maxWaiting; over > 0 {
 		r.waiting = r.waiting[over:]
 	}
+	if err := r.write(ctx); err != nil && ctx.Err() == nil {
+		r.Log.WarnContext(ctx, "events about clusters wait for the database", "events", len(r.waiting), "err", err)
+	}
+}
+
+// write writes what waits. The caller holds mu.
+func (r *Recorder) write(ctx context.Context) error {
 	if err := r.Store.AddEvents(ctx, r.waiting...); err != nil {
-		if ctx.Err() == nil {
-			r.Log.WarnContext(ctx, "events about clusters wait for the database", "events", len(r.waiting), "err", err)
-		}
-		return
+		return err
 	}
 	r.waiting = nil
+	return nil
+}
+
+// Away implements index.Presence.
+func (r *Recorder) Away(ctx context.Context) (since map[string]time.Time, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.write(ctx); err != nil {
+		return nil, err
+	}
+	since = map[string]time.Time{}
+	err = r.Store.ReadAll(ctx, func(ctx context.Context, v store.View) error {
+		list, err := v.LastOfClusters(ctx, ClusterLost, ClusterBack, ClusterLeft)
+		if err != nil {
+			return err
+		}
+		for _, row := range list {
+			e, err := Decode(row)
+			if err != nil {
+				return err
+			}
+			since[row.Cluster] = row.Time.Add(-e.GetDuration().AsDuration())
+		}
+		return nil
+	})
+	return since, err
 }
 
 func sighted(s index.Sighting, now time.Time) (out []store.Event) {
+	now = now.Truncate(time.Microsecond) // as the time of an event: less the duration, it is when the agent was seen last
 	status := s.Cluster.Status
 	tell := func(e *consolev1.Event, since time.Time) {
-		if now.Sub(since) > store.EventsKeep {
-			return // the event was told, and may be forgotten
-		}
 		e.Cluster = s.Cluster.Meta.Name
 		out = append(out, stored(e, now, s.Cluster.Meta.UID, stamp(since)))
 	}
-	if s.Joined {
+	// What a board finds when it begins was told, and may be forgotten.
+	fresh := func(since time.Time) bool { return now.Sub(since) <= store.EventsKeep }
+	if s.Joined && fresh(status.JoinTime) {
 		tell(&consolev1.Event{Type: ClusterJoined, Severity: info, Message: "Its agent joined."}, status.JoinTime)
 	}
-	if s.Left {
+	if s.Left && fresh(status.LeaveTime) {
 		tell(&consolev1.Event{Type: ClusterLeft, Severity: info, Message: "It left: its agent's credentials count for nothing any more."}, status.LeaveTime)
 	}
-	if s.Lost {
+	if s.Lost && fresh(status.LastSeen) {
 		tell(&consolev1.Event{
-			Type: ClusterLost, Severity: failing,
+			Type: ClusterLost, Severity: failing, Duration: span(status.LastSeen, now),
 			Message: fmt.Sprintf("Its agent was last seen at %s. Check that it runs and reaches the hub.", status.LastSeen.UTC().Format(time.RFC3339)),
 		}, status.LastSeen)
 	}

@@ -65,20 +65,6 @@ type Viewer interface {
 	Viewer(ctx context.Context, fresh bool) (Sees, error)
 }
 
-// Sighting is what became of a cluster's agent. A sighting that may have been told before has to be told so that this
-// can be seen.
-type Sighting struct {
-	Cluster                  state.Cluster
-	Joined, Left, Lost, Back bool
-	// Since is when one that is back was heard of last before.
-	Since time.Time
-}
-
-// Presence is told what becomes of agents, and nothing now and then.
-type Presence interface {
-	Saw(ctx context.Context, seen []Sighting)
-}
-
 // Deps is what a board works with.
 type Deps struct {
 	Store *store.Store
@@ -142,6 +128,8 @@ type Index struct {
 	failed  bool
 	lost    bool      // the database does not answer, and the log says so: until it was read again
 	rested  time.Time // when the board may look again though nobody waits
+	// away is what Presence says of clusters that the board has not read since it began.
+	away map[string]time.Time
 }
 
 // delta is what became of a resource.
@@ -316,6 +304,7 @@ func (b *Index) kind(kind store.Kind) map[string]*row {
 // begin makes the board anew. Followers begin anew, too.
 func (b *Index) begin(ctx context.Context, e feed.Event) {
 	services := b.lay(e)
+	b.askAway(ctx)
 	for len(b.urgent) > 0 && ctx.Err() == nil {
 		b.refresh(ctx)
 		b.rest(ctx)
@@ -328,6 +317,7 @@ func (b *Index) begin(ctx context.Context, e feed.Event) {
 			b.rest(ctx)
 		}
 	}
+	b.away = nil
 	b.mu.Lock()
 	b.ready = true
 	b.ring, b.nonce = nil, store.NewEventID() // changes up to here are no news
@@ -565,7 +555,7 @@ func (b *Index) refresh(ctx context.Context) {
 	}
 	clear(b.refs)
 	b.renew(known, essences)
-	if seen := sightings(b.put(loaded, refs)); len(seen) > 0 && b.Presence != nil {
+	if seen := b.sightings(b.put(loaded, refs)); len(seen) > 0 && b.Presence != nil {
 		b.Presence.Saw(ctx, seen)
 	}
 	if !b.due() {
@@ -669,29 +659,6 @@ func (b *Index) put(loaded []loadedRow, refs map[store.HubRef]state.RefHub) (clu
 // both.
 func sameForServices(was, is *row) bool {
 	return was.alive == is.alive && was.begun == is.begun && (was.seen == 0) == (is.seen == 0) && (is.alive || was.seen == is.seen) && was.joined == is.joined
-}
-
-// sightings are what rows of clusters say that the board did not know.
-func sightings(loaded []loadedRow) (out []Sighting) {
-	for _, l := range loaded {
-		cluster, ok := l.item.Value.(state.Cluster)
-		if !ok {
-			continue
-		}
-		is, was := l.row, &row{alive: true} // of one that is new here all is told: it may be news
-		if l.before != nil {
-			was = l.before
-		}
-		s := Sighting{Cluster: cluster, Joined: is.joined != was.joined && is.joined != 0, Left: is.left != was.left && is.left != 0}
-		s.Lost = !is.alive && (was.alive || was.seen == 0) && is.seen != 0 && is.left == 0
-		if is.alive && !was.alive && was.seen != 0 {
-			s.Back, s.Since = true, database.FromMicros(was.seen)
-		}
-		if s.Joined || s.Left || s.Lost || s.Back {
-			out = append(out, s)
-		}
-	}
-	return out
 }
 
 // current waits until the rows show what this console has written.

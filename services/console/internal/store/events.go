@@ -259,6 +259,18 @@ func lastEvent(types int) string {
 		" ORDER BY seq DESC"
 }
 
+// LastOfClusters returns the newest event of each cluster that has one of some types, if that is of the first type.
+func (v View) LastOfClusters(ctx context.Context, first string, others ...string) ([]Event, error) {
+	args, places := []any{first}, "$1"
+	for _, typ := range others {
+		args = append(args, typ)
+		places += fmt.Sprintf(", $%d", len(args))
+	}
+	where := "type = $1 AND seq IN (SELECT MAX(seq) FROM events WHERE type IN (" + places + ") AND members IS NULL GROUP BY cluster)"
+	list, _, err := v.events(ctx, where, args, maxEvents)
+	return list, err
+}
+
 // EventsAfter returns up to limit events behind a number, in their order, and whether there may be more.
 func (v View) EventsAfter(ctx context.Context, q EventQuery, seq int64, limit int) (list []Event, more bool, err error) {
 	return v.eventsOf(ctx, q, "seq > $1", " ORDER BY seq", func(a, b Event) int { return cmp.Compare(a.Seq, b.Seq) }, seq, limit)
