@@ -344,6 +344,79 @@ func TestARenamedServiceKeepsItsDataWhenBothNamesComeAtOnce(t *testing.T) {
 	}
 }
 
+// A service that nothing is applied of now takes its data over later: until then the data must not go with the service
+// that had it, be that removed or given a folder without the claim.
+func TestDataWaitsForAServiceThatIsKeptBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	stop := w.start()
+	claim := func(name string) string {
+		return "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: " + name + "}\n" +
+			"spec: {accessModes: [ReadWriteOnce], storageClassName: none, resources: {requests: {storage: 1Mi}}}\n"
+	}
+	renamed, moved := w.service("renamed"), w.service("moved")
+	w.hub.await(t, renamed, progressed(w.hub.push(t, renamed, w.namespace, map[string]string{
+		"a.yaml": claim("frozen"), "b.yaml": claim("dry-run"), "c.yaml": claim("waiting"), "d.yaml": claim("nobodys"),
+	})))
+	w.hub.await(t, moved, progressed(w.hub.push(t, moved, w.namespace,
+		map[string]string{"a.yaml": claim("moved"), "b.yaml": configMap("b", "1")})))
+	before := map[string]string{}
+	for _, name := range []string{"frozen", "dry-run", "waiting", "moved"} {
+		before[name] = string(w.found("v1", "PersistentVolumeClaim", name).GetUID())
+	}
+	stop()
+	frozen, dryRun, waits, manual := w.service("frozen"), w.service("dry-run"), w.service("waiting"), w.service("manual")
+	w.hub.push(t, frozen, w.namespace, map[string]string{"a.yaml": claim("frozen")})
+	w.hub.freeze(frozen, &deliveryv1.Freeze{Author: "user:ada"})
+	w.hub.pushSynced(t, dryRun, w.namespace, map[string]string{"a.yaml": claim("dry-run")},
+		&deliveryv1.SyncSpec{Mode: deliveryv1.SyncMode_SYNC_MODE_DRY_RUN})
+	w.hub.pushSynced(t, waits, w.namespace, map[string]string{"a.yaml": claim("waiting")},
+		&deliveryv1.SyncSpec{DependsOn: []string{frozen}})
+	w.hub.push(t, manual, w.namespace, map[string]string{"a.yaml": claim("moved")})
+	w.hub.settings(manual, func(s *deliveryv1.ServiceDelivery) { s.Manual = true })
+	w.hub.remove(renamed)
+	left := w.hub.push(t, moved, w.namespace, map[string]string{"b.yaml": configMap("b", "2")})
+	w.start()
+	report := w.hub.await(t, renamed, func(r *deliveryv1.ServiceReport) bool { return r.GetPhase() == removed })
+	if want := fmt.Sprintf("service %q has it in its manifests, too, and takes it over", frozen); !strings.Contains(report.GetMessage(), want) {
+		t.Errorf("got %s, want %s", report.GetMessage(), want)
+	}
+	w.hub.await(t, moved, progressed(left))
+	w.mustBeGone("v1", "PersistentVolumeClaim", w.namespace, "nobodys")
+	must := func(name, owner string) {
+		t.Helper()
+		found := w.found("v1", "PersistentVolumeClaim", name)
+		if string(found.GetUID()) != before[name] || object.Owner(found) != owner {
+			t.Errorf("claim %s was made anew, or is of %q, want %q", name, object.Owner(found), owner)
+		}
+	}
+	must("frozen", "")
+	must("dry-run", "")
+	must("waiting", "")
+	must("moved", "")
+	w.hub.await(t, frozen, progressed(w.hub.freeze(frozen, nil)))
+	must("frozen", frozen)
+}
+
+// A service that is kept back gets other content, which does not have the data: the data goes with its service.
+func TestDataIsNotKeptForContentThatIsGone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	before, after := w.service("before"), w.service("after")
+	claim := "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data}\n" +
+		"spec: {accessModes: [ReadWriteOnce], storageClassName: none, resources: {requests: {storage: 1Mi}}}\n"
+	w.hub.await(t, before, progressed(w.hub.push(t, before, w.namespace, map[string]string{"a.yaml": claim})))
+	hold := &deliveryv1.SyncSpec{Mode: deliveryv1.SyncMode_SYNC_MODE_HOLD}
+	w.hub.awaitPhase(t, after,
+		w.hub.pushSynced(t, after, w.namespace, map[string]string{"a.yaml": claim}, hold), held)
+	w.hub.awaitPhase(t, after,
+		w.hub.pushSynced(t, after, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}, nil), healthy)
+	w.hub.remove(before)
+	w.hub.await(t, before, func(r *deliveryv1.ServiceReport) bool { return r.GetPhase() == removed })
+	w.mustBeGone("v1", "PersistentVolumeClaim", w.namespace, "data")
+}
+
 func TestObjectOfAnUnknownAgentsServiceIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

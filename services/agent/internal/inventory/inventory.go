@@ -204,7 +204,7 @@ type Store struct {
 	owners owners
 	// claimed are the objects of a service that are in owners and not in its record.
 	claimed map[string][]object.Key
-	// wanted are the objects of others that a service waits for.
+	// wanted are the objects that a service waits for, should others have them.
 	wanted map[string][]object.Key
 	// seals are of services whose records have none yet.
 	seals map[string]string
@@ -414,7 +414,6 @@ func (s *Store) Claim(service string, keys []object.Key) map[object.Key]string {
 	if len(taken) > 0 {
 		return taken
 	}
-	delete(s.wanted, service)
 	for _, key := range keys {
 		if s.owners.of(key) != service {
 			s.owners.set(key, service)
@@ -461,11 +460,13 @@ func (s *Store) Inherits(record Record) bool {
 	return slices.ContainsFunc(record.Left, func(key object.Key) bool { return s.owners.of(key) == "" })
 }
 
-// Want notes which objects of others a service waits for, until a Claim of it gets all that it asks for.
+// Want notes which objects of others a service waits for, in place of those that it waited for before.
 func (s *Store) Want(service string, keys []object.Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.wanted[service] = keys
+	if s.wanted[service] = keys; len(keys) == 0 {
+		delete(s.wanted, service)
+	}
 }
 
 // Heir names a service that left this object to another one, or waits for it; "": there is none for which may is true.

@@ -335,6 +335,17 @@ func ours(meta *metav1.PartialObjectMetadata, service string, entry inventory.En
 		meta.GetLabels()[object.ServiceLabel] == service && entry.UID != "" && meta.UID == entry.UID
 }
 
+// Inherits tells a kind whose objects stay for another service that has them in its manifests, too.
+func Inherits(kind schema.GroupKind) bool { return isData(kind) || isDefinition(kind) }
+
+func isData(kind schema.GroupKind) bool {
+	return kind.Group == "" && (kind.Kind == "PersistentVolumeClaim" || kind.Kind == "PersistentVolume")
+}
+
+func isDefinition(kind schema.GroupKind) bool {
+	return kind == schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
+}
+
 // used tells why something is never deleted: the cluster's own namespaces, definitions of kinds that another service
 // left to this one, data that another service waits for, as after this one was renamed, and namespaces and definitions
 // with an object in them that is not going, too, whoever made it. Such an object loses the mark, so that somebody else
@@ -352,8 +363,8 @@ func (p *Pruner) used(ctx context.Context, service string, entry inventory.Entry
 		}
 		return fmt.Sprintf("service %q has it in its manifests, too, and takes it over", heir)
 	}
-	switch entry.GVK().GroupKind() {
-	case schema.GroupKind{Kind: "PersistentVolumeClaim"}, schema.GroupKind{Kind: "PersistentVolume"}:
+	switch kind := entry.GVK().GroupKind(); {
+	case isData(kind):
 		undecided := ""
 		if p.Undecided != nil {
 			undecided = p.Undecided(service)
@@ -363,13 +374,13 @@ func (p *Pruner) used(ctx context.Context, service string, entry inventory.Entry
 			return used, ""
 		}
 		return "", fmt.Sprintf("waits until it is known whether service %q has it in its manifests, too", undecided)
-	case schema.GroupKind{Kind: "Namespace"}:
+	case kind == schema.GroupKind{Kind: "Namespace"}:
 		if entry.Name == "default" || entry.Name == inventory.Namespace || strings.HasPrefix(entry.Name, "kube-") {
 			return "it is the cluster's own", ""
 		}
 		inside = func(key object.Key) bool { return key.Namespace == entry.Name }
 		stranger = func() (string, error) { return p.api.Inside(ctx, entry.Name, skip) }
-	case schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}:
+	case isDefinition(kind):
 		definition, err := p.api.Get(ctx, entry.Ref)
 		if apierrors.IsNotFound(err) {
 			return "", ""

@@ -160,6 +160,7 @@ func (w *worker) checkPlan(ctx context.Context, request apply.Request, service d
 	if len(failures) > 0 {
 		return w.takenProblem(failures).withState(before)
 	}
+	w.site.controller.Inventory.Want(w.site.name, nil) // it has all that it asks for
 	all, items = leaveOut(all, strangers), leaveOut(items, strangers)
 	maps.Copy(others, strangers)
 	w.others = leftTo(others)

@@ -5,6 +5,9 @@ import (
 	"time"
 
 	"fairlead.dev/services/agent/internal/desired"
+	"fairlead.dev/services/agent/internal/object"
+	"fairlead.dev/services/agent/internal/prune"
+	"fairlead.dev/services/agent/internal/set"
 )
 
 // decisionPatience is how long a removal of data waits for other services to say what they have: one that can't be
@@ -88,8 +91,26 @@ func (c *Controller) Undecided(removing string) string {
 	return ""
 }
 
-// noteDecided notes that it is known which objects the service has: it owns them all, or waits for those that others
-// have. Removals of data that wait for that look again.
+// awaitInheritance notes which objects a service has that nothing new is applied of now: others that leave them are not
+// to take them along.
+func (s *site) awaitInheritance(service desired.Service, objects *set.Set) error {
+	items, err := objects.Items()
+	if err != nil {
+		return err
+	}
+	var wanted []object.Key
+	for _, item := range keptItems(items) {
+		if prune.Inherits(item.GVK().GroupKind()) {
+			wanted = append(wanted, item.Key)
+		}
+	}
+	s.controller.Inventory.Want(s.name, wanted)
+	s.noteDecided(service)
+	return nil
+}
+
+// noteDecided notes that it is known which objects the service has: it owns them all, waits for those that others have,
+// or is kept back. Removals of data that wait for that look again.
 func (s *site) noteDecided(service desired.Service) {
 	for _, name := range s.controller.decisions.note(s.name, setOf(service).String()) {
 		s.controller.Notice(name)

@@ -237,7 +237,8 @@ func summarizeDiff(d *deliveryv1.Diff) string {
 func (w *worker) compareWanted(ctx, patience context.Context, service desired.Service, record inventory.Record) (time.Duration, *problem) {
 	// The digest is another one when somebody asks for a sync.
 	about := service.Digest + " " + setOf(service).String() + " " + record.Applied.Digest + " " + strconv.FormatBool(w.stance.verdict.Repair) + w.damageSum()
-	if left := diffAgain - time.Since(w.stance.at); w.stance.compared == about && left > 0 {
+	isDecided := w.site.controller.decisions.has(w.site.name, setOf(service).String())
+	if left := diffAgain - time.Since(w.stance.at); w.stance.compared == about && left > 0 && isDecided {
 		return left, nil
 	}
 	if err := w.site.controller.Artifacts.Prepare(patience, service); err != nil {
@@ -253,6 +254,9 @@ func (w *worker) compareWanted(ctx, patience context.Context, service desired.Se
 		return 0, failure
 	}
 	defer func() { _ = objects.Close() }()
+	if err := w.site.awaitInheritance(service, objects); err != nil {
+		return 0, retriedProblem(err).withState(staysAsItWas(record))
+	}
 	out, err := diff.Of(patience, diff.Deps{
 		API: w.site.controller.Compare, Explain: apply.Explain, Recreates: apply.Recreates,
 		Mask: w.site.secretMask(service), Sent: w.unchangedItems(record),
