@@ -95,7 +95,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	s.seen = status.NewSeen(console, deps.Log)
 	s.views = status.NewViews(console)
 	s.hub = status.NewTruthReporter(console, s.plan.Truth, deps.Log)
-	s.gate = hold.New(console, s.replica.Catalog.Removals, deps.Log)
+	s.gate = hold.New(console, s.replica.Catalog.Removals, s.plan.Has, deps.Log)
 	origin := edge.New(edge.Config{
 		Static: cfg.GitcacheURLs, Coordination: s.replica.Coordinator, RPC: s.replica.HTTP(), Options: s.replica.OptionsTo(identity.ServiceGitcache),
 		Bytes: s.replica.BytesTo(identity.ServiceGitcache), Store: s.store, Log: deps.Log,

@@ -158,7 +158,7 @@ func serveDelivery(ctx context.Context, stdout io.Writer) error {
 	go process.Collect(ctx)              // as the distributor's main has it
 	door := rpc.NewDelivery(rpc.Deps{
 		Plan: p, Stale: current, Confirmed: time.Now, Nudges: hub,
-		Hold: hold.New(nil, func() catalog.Removals { return catalog.Removals{} }, log), Reports: reports, Seen: seen,
+		Hold: hold.New(nil, func() catalog.Removals { return catalog.Removals{} }, p.Has, log), Reports: reports, Seen: seen,
 		Metrics: metrics, NextPoll: 2 * time.Minute, Pressure: func() float64 { return 0 }, Log: log,
 	})
 	s, err := server.New(

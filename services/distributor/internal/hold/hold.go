@@ -39,6 +39,7 @@ type Console interface {
 type Gate struct {
 	console  Console
 	removals func() catalog.Removals
+	has      func(cluster, service string) bool
 	log      *slog.Logger
 	signal   chan struct{} // capacity 1
 
@@ -52,7 +53,8 @@ type Gate struct {
 // doubtful is a cluster that keeps services.
 type doubtful struct {
 	services []string // in order
-	// claimed: its agent had seen a later catalog than there was, before this confirmation.
+	// claimed: its agent had seen a later catalog than there was, before this confirmation. That counts until all of
+	// services are made again, whatever the agent finds in the cluster meanwhile: it may have lost its disk.
 	claimed bool
 	before  string
 }
@@ -61,10 +63,11 @@ func (c *doubtful) held(is catalog.Removals) bool {
 	return is.Held || c.claimed && c.before == is.Confirmation
 }
 
-// New returns a gate that asks whether removals are held. Run tells the console.
-func New(console Console, removals func() catalog.Removals, log *slog.Logger) *Gate {
+// New returns a gate that asks whether removals are held, and whether the catalog has a service for a cluster. Run tells
+// the console.
+func New(console Console, removals func() catalog.Removals, has func(cluster, service string) bool, log *slog.Logger) *Gate {
 	return &Gate{
-		console: console, removals: removals, log: log, signal: make(chan struct{}, 1),
+		console: console, removals: removals, has: has, log: log, signal: make(chan struct{}, 1),
 		clusters: map[string]*doubtful{}, here: map[string]struct{}{}, untold: map[string]struct{}{},
 	}
 }
@@ -82,23 +85,31 @@ func (g *Gate) Pass(cluster string, d plan.Difference, claimed bool) plan.Differ
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	was := g.clusters[cluster]
-	if len(d.Removed) == 0 {
-		g.setDoubtful(cluster, nil)
-		return d
-	}
 	now := &doubtful{services: d.Removed, claimed: claimed, before: is.Confirmation}
 	if was != nil && was.claimed {
 		now.claimed, now.before = true, was.before
+		now.services = g.lacking(cluster, was.services, d.Removed)
 	}
-	if !now.held(is) {
-		g.setDoubtful(cluster, nil)
+	if len(now.services) == 0 || !now.held(is) {
+		if g.setDoubtful(cluster, nil); was == nil && claimed && d.Pending {
+			d.Revision = 0 // a removal may wait for content: see below
+		}
 		return d
 	}
 	g.setDoubtful(cluster, now)
-	// Without a revision the agent keeps the one that it has seen.
-	d.Removed, d.Revision = nil, 0
-	d.None = len(d.Changed) == 0
+	if len(d.Removed) > 0 {
+		// Without a revision the agent keeps the one that it has seen.
+		d.Removed, d.Revision = nil, 0
+		d.None = len(d.Changed) == 0
+	}
 	return d
+}
+
+// lacking are the services that were held and that the catalog does not have still, with those that would be removed
+// now.
+func (g *Gate) lacking(cluster string, were, removed []string) []string {
+	were = slices.DeleteFunc(slices.Clone(were), func(service string) bool { return g.has(cluster, service) })
+	return slices.Compact(slices.Sorted(slices.Values(append(were, removed...))))
 }
 
 // setDoubtful is called with mu held.

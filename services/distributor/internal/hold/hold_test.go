@@ -46,7 +46,7 @@ func (c console) await(t *testing.T, cluster string, services ...string) {
 func start(t *testing.T, said *catalog.Removals) (*hold.Gate, console) {
 	t.Helper()
 	told := make(console, 10)
-	g := hold.New(told, func() catalog.Removals { return *said }, slog.New(slog.DiscardHandler))
+	g := hold.New(told, func() catalog.Removals { return *said }, madeAgain, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -57,6 +57,9 @@ func start(t *testing.T, said *catalog.Removals) (*hold.Gate, console) {
 	t.Cleanup(func() { cancel(); running.Wait() })
 	return g, told
 }
+
+// madeAgain is what the catalog has.
+func madeAgain(_, service string) bool { return service == "made-again" }
 
 func removes(services ...string) plan.Difference {
 	return plan.Difference{Removed: services, Revision: 7}
@@ -110,6 +113,66 @@ func TestAnAgentThatKnowsMoreThanTheCatalogKeepsItUntilAPersonConfirms(t *testin
 	}
 }
 
+// An agent that lost its disk has nothing at first, and finds later what is in its cluster.
+func TestAClaimOutlivesTheDiskOfTheAgentThatMadeIt(t *testing.T) {
+	t.Parallel()
+	said := catalog.Removals{Known: true, Confirmation: "c1"}
+	g, told := start(t, &said)
+	g.Pass("edge-1", removes("new", "newer"), true)
+	told.await(t, "edge-1", "new", "newer")
+	again := plan.Difference{Changed: []*plan.Delivery{{Service: "web"}}, Revision: 7}
+	if d := g.Pass("edge-1", again, false); len(d.Changed) != 1 || d.Revision != 7 {
+		t.Errorf("an agent that has nothing gets %+v", d)
+	}
+	if d := g.Pass("edge-1", removes("new"), false); !d.None || len(d.Removed) > 0 {
+		t.Errorf("forgotten: %+v", d)
+	}
+	g.Pass("edge-1", removes("new", "other"), false)
+	told.await(t, "edge-1", "new", "newer", "other") // and what a person was shown stays in sight
+	said.Confirmation = "c2"
+	if d := g.Pass("edge-1", removes("new", "newer"), false); len(d.Removed) != 2 || d.Revision != 7 {
+		t.Errorf("after the confirmation: %+v", d)
+	}
+	told.await(t, "edge-1")
+}
+
+// With the last service that the catalog lacked the doubt is over: what is deleted later goes.
+func TestAClaimEndsWhenAllThatItHeldIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	said := catalog.Removals{Known: true, Confirmation: "c1"}
+	g, told := start(t, &said)
+	g.Pass("edge-1", removes("made-again", "new"), true)
+	told.await(t, "edge-1", "made-again", "new")
+	g.Pass("edge-1", removes("new"), false)
+	told.await(t, "edge-1", "new")
+	g.Pass("edge-2", removes("made-again"), true)
+	told.await(t, "edge-2", "made-again")
+	g.Pass("edge-2", plan.Difference{None: true, Same: true}, false)
+	told.await(t, "edge-2")
+	if d := g.Pass("edge-2", removes("web"), false); len(d.Removed) != 1 {
+		t.Errorf("after all was made again: %+v", d)
+	}
+}
+
+// A removal that waits for content is none yet, and the claim has to last until then.
+func TestAnAgentKeepsItsClaimWhileContentIsAskedFor(t *testing.T) {
+	t.Parallel()
+	said := catalog.Removals{Known: true, Confirmation: "c1"}
+	g, _ := start(t, &said)
+	pending := plan.Difference{None: true, Pending: true, Revision: 7}
+	if d := g.Pass("edge-1", pending, true); d.Revision != 0 {
+		t.Errorf("the agent forgets what it has seen: %+v", d)
+	}
+	if d := g.Pass("edge-2", pending, false); d.Revision != 7 {
+		t.Errorf("an agent without a claim gets %+v", d)
+	}
+	g.Pass("edge-1", removes("new"), true)
+	said.Confirmation = "c2"
+	if d := g.Pass("edge-1", pending, true); d.Revision != 7 {
+		t.Errorf("the claim outlives the confirmation: %+v", d)
+	}
+}
+
 // A console that does not know of confirmations could never end it.
 func TestAnOlderConsoleIsBelieved(t *testing.T) {
 	t.Parallel()
@@ -138,7 +201,7 @@ func TestCallsAreBoundedByWhatTheyTell(t *testing.T) {
 	t.Parallel()
 	const clusters, each, most = 10, 9000, 20_000
 	told := make(calls, clusters)
-	g := hold.New(told, func() catalog.Removals { return catalog.Removals{Held: true, Known: true} },
+	g := hold.New(told, func() catalog.Removals { return catalog.Removals{Held: true, Known: true} }, madeAgain,
 		slog.New(slog.DiscardHandler))
 	services := make([]string, each)
 	for i := range services {
@@ -201,7 +264,7 @@ func (s strict) RecordHeld(ctx context.Context, req *consolev1.RecordHeldRequest
 func TestAClusterThatIsRefusedKeepsNoOtherFromBeingTold(t *testing.T) {
 	t.Parallel()
 	told := make(console, 10)
-	g := hold.New(strict{told}, func() catalog.Removals { return catalog.Removals{Held: true, Known: true} },
+	g := hold.New(strict{told}, func() catalog.Removals { return catalog.Removals{Held: true, Known: true} }, madeAgain,
 		slog.New(slog.DiscardHandler))
 	for _, cluster := range []string{"a", "bad", "c"} {
 		g.Pass(cluster, removes("new"), false)
@@ -231,7 +294,7 @@ func TestAConsoleThatIsAwayIsNotCalledForEachCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		console := &away{}
 		said := catalog.Removals{Held: true, Known: true}
-		g := hold.New(console, func() catalog.Removals { return said }, slog.New(slog.DiscardHandler))
+		g := hold.New(console, func() catalog.Removals { return said }, madeAgain, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go func() { _ = g.Run(ctx) }()

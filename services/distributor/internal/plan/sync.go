@@ -171,6 +171,14 @@ func (p *Plan) Changed(name string) (at time.Time, revision int64, err error) {
 	return c.changed, min(c.revision, p.high), nil
 }
 
+// Has says whether the catalog has a service for a cluster.
+func (p *Plan) Has(cluster, service string) bool {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	s := p.services[service]
+	return s != nil && s.is.Cluster() == cluster
+}
+
 // Wanted names all that the plan has for the agent of a cluster; 0: the plan does not know.
 func (p *Plan) Wanted(name string) uint64 {
 	p.mu.RLock()

@@ -69,7 +69,7 @@ func deps(t *testing.T) rpc.Deps {
 	return rpc.Deps{
 		Plan: p, Stale: func() (time.Time, bool) { return time.Now(), false }, Confirmed: time.Now, Nudges: hub,
 		Metrics: metrics, NextPoll: 2 * time.Minute, Pressure: func() float64 { return 0 },
-		Hold: hold.New(nil, func() catalog.Removals { return catalog.Removals{} }, nil),
+		Hold: hold.New(nil, func() catalog.Removals { return catalog.Removals{} }, p.Has, nil),
 		Seen: status.NewSeen(nobody{}, nil), Reports: status.NewReports(nobody{}, hub, nil),
 	}
 }
