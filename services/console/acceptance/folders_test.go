@@ -230,6 +230,70 @@ func TestFolderBecomesWhatTheCatalogHas(t *testing.T) {
 	})
 }
 
+// No file says a freeze, so people freeze what a folder declares, and change nothing else of it.
+func TestWhatAFolderDeclaresIsFrozenByPeople(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		p := newPast(t, r)
+		p.admin.must(t, &consolev1.Role{Metadata: meta("fleets"), Spec: &consolev1.RoleSpec{Rules: []*consolev1.RoleRule{
+			{Verbs: []string{"view", "edit"}, Kinds: []string{"Cluster", "Project", "Source"}},
+		}}})
+		p.empower(t, "fleet", "fleets", everywhere())
+		p.admin.must(t, declare("fleet", "fleet"))
+		p.push(t, commitA)
+		of := func(description string) files {
+			return files{
+				"cluster.yaml": "apiVersion: fairlead.dev/v1\nkind: Cluster\nmetadata: {name: edge-9}\nspec: {description: " +
+					description + ", config: {A: {text: x}}, windows: [{action: deny, schedule: \"0 3 * * *\", duration: 1h}]}\n",
+				"project.yaml": "apiVersion: fairlead.dev/v1\nkind: Project\nmetadata: {name: shop}\nspec: {description: " +
+					description + ", sources: [shop], clusters: {all: true}}\n",
+			}
+		}
+		frozen := func() [2]bool {
+			t.Helper()
+			project, err := p.admin.projects.GetProject(t.Context(), &consolev1.GetProjectRequest{Name: "shop"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			cluster, err := p.admin.clusters.GetCluster(t.Context(), &consolev1.GetClusterRequest{Name: "edge-9"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return [2]bool{project.GetProject().GetFreeze() != nil, cluster.GetCluster().GetFreeze() != nil}
+		}
+		p.healthy(t, "fleet", "d1", of("one"))
+		for kind, name := range map[string]string{"project": "shop", "cluster": "edge-9"} {
+			if _, err := p.admin.levers.Freeze(t.Context(), &consolev1.FreezeRequest{
+				Kind: kind, Name: name, Reason: "the sale",
+			}); err != nil {
+				t.Errorf("freeze %s: %v", kind, err)
+			}
+		}
+		cluster, err := p.admin.clusters.GetCluster(t.Context(), &consolev1.GetClusterRequest{Name: "edge-9"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cluster.Cluster.Spec.Description = "mine"
+		_, err = p.admin.clusters.UpdateCluster(t.Context(), &consolev1.UpdateClusterRequest{Cluster: cluster.GetCluster()})
+		wantCode(t, err, connect.CodeFailedPrecondition,
+			`cluster "edge-9" comes of the folder of service "fleet": change it there`)
+		p.push(t, commitB)
+		p.healthy(t, "fleet", "d2", of("two"))
+		if got := frozen(); got != [2]bool{true, true} {
+			t.Errorf("frozen after the next commit: %v", got)
+		}
+		for kind, name := range map[string]string{"project": "shop", "cluster": "edge-9"} {
+			if _, err := p.admin.levers.Unfreeze(t.Context(), &consolev1.UnfreezeRequest{
+				Kind: kind, Name: name,
+			}); err != nil {
+				t.Errorf("unfreeze %s: %v", kind, err)
+			}
+		}
+		if got := frozen(); got != [2]bool{} {
+			t.Errorf("still frozen: %v", got)
+		}
+	})
+}
+
 // A folder may have what `fairlead get roles -o yaml` says, and its mistakes are told where they are.
 func TestFolderMayHaveTheRolesThatAreAlwaysThere(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,7 +19,7 @@ import (
 // the service.
 type Declarations struct{ Catalog *Catalog }
 
-// Wrote refuses what the next commit would undo: only how a service is synced is its own.
+// Wrote refuses what the next commit would undo: only how a service is synced, and a freeze, are people's own.
 func (Declarations) Wrote(ctx context.Context, w *Write, before, after *store.Resource) error {
 	if w.By.Self() {
 		return nil
@@ -36,7 +37,7 @@ func (Declarations) Wrote(ctx context.Context, w *Write, before, after *store.Re
 	case after == nil:
 		return refusal.New(refusal.Precondition, "%s %q comes of the folder of service %q: take it out of there", before.Kind, before.Name, was)
 	}
-	if before.Kind == store.KindService && maps.Equal(before.Labels, after.Labels) {
+	if maps.Equal(before.Labels, after.Labels) {
 		same, err := sameButLevers(before, after)
 		if err != nil || same {
 			return err
@@ -185,8 +186,20 @@ func (c *Catalog) askDeclared(ctx context.Context, tx *store.Tx, by By, name, co
 	return name, nil
 }
 
-// sameButLevers says whether files say the same of a service, but for levers.
+// sameButLevers says whether files say the same of a service, a project or a cluster, but for levers.
 func sameButLevers(before, after *store.Resource) (bool, error) {
+	switch before.Kind {
+	case store.KindService:
+		return sameService(before, after)
+	case store.KindProject, store.KindCluster:
+		same, err := state.SameButFreeze(*before, *after)
+		return same && bytes.Equal(before.Sealed, after.Sealed), err
+	}
+	return false, nil
+}
+
+// sameService says whether files say the same of a service, but for levers.
+func sameService(before, after *store.Resource) (bool, error) {
 	var sides [2]state.ServiceSpec
 	for i, r := range []*store.Resource{before, after} {
 		files, err := state.FilesOf(*r)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -64,6 +65,18 @@ func FreezeOf(r store.Resource) (*Freeze, error) {
 	}
 	err := Decode(r, &spec)
 	return spec.Freeze, err
+}
+
+// SameButFreeze says whether two projects, or two clusters, have the same spec but for the freeze.
+func SameButFreeze(a, b store.Resource) (bool, error) {
+	var specs [2]map[string]any
+	for i, r := range []store.Resource{a, b} {
+		if err := Decode(r, &specs[i]); err != nil {
+			return false, err
+		}
+		delete(specs[i], "freeze")
+	}
+	return reflect.DeepEqual(specs[0], specs[1]), nil
 }
 
 // Over tells whether the time of a freeze has come.
