@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"fairlead.dev/platform/hubsecret"
 	platform "fairlead.dev/platform/identity"
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/store"
@@ -41,7 +43,7 @@ func newAuthorityAt(t *testing.T, now func() time.Time) (*Authority, *store.Stor
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	a := New(s, box, hubsecret.Text(secret), log, nil)
+	a := New(s, box, hubsecret.Text(secret), log, now)
 	if err := a.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -199,6 +201,44 @@ func TestLoginLinkIsGoodForTenMinutesAtMost(t *testing.T) {
 				t.Errorf("asked for %s, used after %s: %v", test.asked, after, err)
 			}
 		}
+	}
+}
+
+// A login by an identity provider is over after 12 hours, though its owner has also logged in by a link since: the
+// provider may have shut the person out.
+func TestALoginByAProviderIsOverAfterTwelveHours(t *testing.T) {
+	t.Parallel()
+	var passed atomic.Int64
+	a, _ := newAuthorityAt(t, func() time.Time { return time.Now().Add(time.Duration(passed.Load())) })
+	login, err := a.LogIn(t.Context(), audit.Who{}, Command, Foreign{
+		Name: "kim", Issuer: "https://idp.example.com", Unique: "1", Expire: time.Now().Add(time.Hour),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, err := a.CreateLoginLink(t.Context(), audit.Console(), "kim", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	byLink, err := a.UseLoginLink(t.Context(), audit.Who{}, Command, "peer", code)
+	if err != nil {
+		t.Fatal(err)
+	}
+	passed.Store(int64(11 * time.Hour))
+	renewed, err := a.Renew(t.Context(), login.Identity, Loan{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left := time.Until(renewed.Identity.ExpiresAt); left > time.Hour {
+		t.Errorf("after 11 hours it was renewed for %s", left)
+	}
+	passed.Store(int64(12 * time.Hour))
+	_, err = a.Renew(t.Context(), renewed.Identity, Loan{})
+	if !refusal.Is(err, refusal.Unauthenticated) || !strings.Contains(err.Error(), "the login is over") {
+		t.Errorf("after 12 hours: %v", err)
+	}
+	if _, err := a.Renew(t.Context(), byLink.Identity, Loan{}); err != nil {
+		t.Errorf("the login by a link: %v", err)
 	}
 }
 

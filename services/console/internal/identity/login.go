@@ -244,15 +244,14 @@ func (a *Authority) Admit(peer string) error { return a.admit(peer) }
 // Reject counts a wrong credential.
 func (a *Authority) Reject(ctx context.Context, peer, what string) { a.reject(ctx, peer, what) }
 
-// lasts is how long a renewed token may live: a person whom a provider vouched for logs in again when the login is
-// over.
+// lasts is how long a renewed token may live: the person logs in again when a login that a provider vouched for is over.
 func lasts(ctx context.Context, v store.View, id identity.Identity, now time.Time) (time.Duration, error) {
 	life := lifetime(id.Kind)
 	if id.Kind != identity.KindUser {
 		return life, nil
 	}
-	provider, err := v.Provider(ctx, id.Name)
-	if err != nil || provider == "" {
+	provided, err := isProvided(ctx, v, id)
+	if err != nil || !provided {
 		return life, err
 	}
 	left := id.BeganAt.Add(loginLifetime).Sub(now)
@@ -260,6 +259,20 @@ func lasts(ctx context.Context, v store.View, id identity.Identity, now time.Tim
 		return 0, refusal.New(refusal.Unauthenticated, "the login is over: log in again with `fairlead login`")
 	}
 	return min(life, left), nil
+}
+
+// isProvided says whether an identity provider vouched for the login of a token, or for the person's last login.
+func isProvided(ctx context.Context, v store.View, id identity.Identity) (bool, error) {
+	l, err := v.Login(ctx, id.TokenID)
+	switch {
+	case errors.Is(err, store.ErrNotFound): // it began before logins were kept, or the token is none of a login
+	case err != nil:
+		return false, err
+	case l.Action == ActionProvider:
+		return true, nil
+	}
+	provider, err := v.Provider(ctx, id.Name)
+	return provider != "", err
 }
 
 // Leave revokes the credentials of a cluster's agents and marks it as left.
