@@ -172,6 +172,18 @@ try {
   await check(page, "delete");
   await page.locator("dialog[open]").getByRole("button", { name: "Cancel" }).click();
   await open("core/v1/configmaps?ns=explored&obj=explored/came-later", "explored/came-later");
+  // The question is about the object that was there when it was asked, and not about another one of its name.
+  const configMap = /\/configmaps\/came-later$/;
+  await page.getByRole("button", { name: "Delete" }).click();
+  await page.locator("dialog[open]").waitFor();
+  await page.route(configMap, async (r) => {
+    const answer = await r.fetch();
+    const is = await answer.json();
+    await r.fulfill({ response: answer, json: { ...is, metadata: { ...is.metadata, uid: "another" } } });
+  });
+  await page.locator("dialog[open]").waitFor({ state: "detached" });
+  await page.unroute(configMap);
+  await page.reload();
   await page.getByRole("button", { name: "Delete" }).click();
   await page.locator("dialog[open]").getByRole("button", { name: "Delete" }).click();
   await page.getByRole("alert").getByText("not found").waitFor();

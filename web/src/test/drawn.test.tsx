@@ -3,6 +3,7 @@ import { timestampFromMs } from '@bufbuild/protobuf/wkt'
 import { Code, ConnectError, createRouterTransport } from '@connectrpc/connect'
 import { createConnectQueryKey, TransportProvider } from '@connectrpc/connect-query'
 import { QueryClient, QueryClientProvider } from '@tanstack/react-query'
+import { isValidElement } from 'react'
 import { renderToStaticMarkup } from 'react-dom/server'
 import { MemoryRouter } from 'react-router'
 import { afterAll, describe, expect, test, vi } from 'vitest'
@@ -323,6 +324,35 @@ test('what a cluster says of a workload leads to that workload, whatever else is
     '/cluster/edge-1/explore?kind=Deployment.apps&amp;obj=shop%2Fweb"',
   )
   expect(words(page.draw(<Why of={of} />))).toMatch(/2026-01-0\d \d\d:\d\d \d+d Killing.* unknown Killing/)
+})
+
+let looked: React.ReactNode
+function Looks({ at }: { at: () => React.ReactNode }) {
+  looked = at()
+  return null
+}
+
+test('what asks about an object of a cluster does not ask about its successor of the same name', async () => {
+  const { Thing } = await import('../pages/explore/Thing')
+  const { Actions } = await import('../pages/explore/Actions')
+  const kind = { group: '', version: 'v1', kind: 'ConfigMap', plural: 'configmaps', namespaced: true }
+  const of = { ...kind, verbs: ['delete'], short: [], parts: [] }
+  const partsOf = (node: React.ReactNode): React.ReactElement[] =>
+    (Array.isArray(node) ? node : [node]).flatMap((n) =>
+      isValidElement<React.PropsWithChildren>(n) ? [n, ...partsOf(n.props.children)] : [],
+    )
+  const keyOf = (uid: string) => {
+    const page = drawing()
+    page.know(['thing', 'edge-1', '', 'configmaps', 'shop/flags'], {
+      metadata: { name: 'flags', namespace: 'shop', uid },
+    })
+    const looks = () =>
+      Thing({ cluster: 'edge-1', ask: () => Promise.reject(), kind: of, kinds: [of], at: 'shop/flags' })
+    page.draw(<Looks at={looks} />)
+    return partsOf(looked).find((p) => p.type === Actions)?.key
+  }
+  expect(keyOf('a')).toBe('a')
+  expect(keyOf('b')).toBe('b')
 })
 
 test('what a global service does on each cluster is counted, and can be saved', async () => {

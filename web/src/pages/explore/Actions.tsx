@@ -1,10 +1,11 @@
 import { useMutation } from '@tanstack/react-query'
-import { useRef, useState } from 'react'
+import { useLayoutEffect, useRef, useState } from 'react'
 import { consequencesOf } from '../../cluster/consequences'
 import { type Kind, pathOf } from '../../cluster/kinds'
 import type { Ask } from '../../cluster/request'
 import { type Right, useRight } from '../../cluster/rights'
 import { failureOf } from '../../hub/errors'
+import { handOnFocus } from '../../ui/Ask'
 import { type Consequence, Consequences } from '../../ui/Consequences'
 import { useOnce } from '../../ui/once'
 import { Failed } from '../../ui/Panel'
@@ -156,6 +157,7 @@ export function Act({
   done: () => void
 }) {
   const dialog = useRef<HTMLDialogElement>(null)
+  const opener = useRef<HTMLButtonElement>(null)
   const [name, setName] = useState('')
   const once = useOnce()
   const sent = useMutation({
@@ -167,9 +169,11 @@ export function Act({
     },
   })
   const asked = useMutation({ mutationFn: async () => (await ask?.()) ?? [] })
+  useLayoutEffect(() => () => handOnFocus(opener.current, dialog.current), [])
   return (
     <>
       <button
+        ref={opener}
         type="button"
         className={apart ? 'apart' : undefined}
         aria-disabled={!right.allowed}

@@ -90,7 +90,9 @@ export function Thing({
         </h2>
         <Link to={addressOf(cluster, kind, String(back))}>All {plain(kind.plural, 80)}</Link>
         {thing && (
+          // A dialog is about the object that was there when it was opened: it goes when the name has another one.
           <Actions
+            key={thing.metadata.uid}
             cluster={cluster}
             ask={ask}
             kind={kind}
