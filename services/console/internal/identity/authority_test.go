@@ -242,6 +242,42 @@ func TestALoginByAProviderIsOverAfterTwelveHours(t *testing.T) {
 	}
 }
 
+// An API token of a person has an end of its own: until then it is lent, and a session that it began goes on, though the
+// person's login is over.
+func TestAnAPITokenOutlivesTheLogin(t *testing.T) {
+	t.Parallel()
+	var passed atomic.Int64
+	a, _ := newAuthorityAt(t, func() time.Time { return time.Now().Add(time.Duration(passed.Load())) })
+	login, err := a.LogIn(t.Context(), audit.Who{}, Command, Foreign{
+		Name: "kim", Issuer: "https://idp.example.com", Unique: "1", Expire: time.Now().Add(time.Hour),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, _, err := a.CreateAPIToken(t.Context(), audit.Who{Identity: login.Identity}, login.Identity, nil, "", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	passed.Store(int64(13 * time.Hour))
+	program, err := a.Verify(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Renew(t.Context(), program, Loan{Lifetime: time.Minute}); err != nil {
+		t.Errorf("it is not lent: %v", err)
+	}
+	session, err := a.Session(t.Context(), audit.Who{}, program, ActionSession)
+	if err == nil {
+		_, err = a.Session(t.Context(), audit.Who{}, session.Identity, ActionSession)
+	}
+	if err != nil {
+		t.Errorf("the session that it begins does not go on: %v", err)
+	}
+	if _, err := a.Renew(t.Context(), login.Identity, Loan{Lifetime: time.Minute}); err == nil {
+		t.Error("the token of the login is lent")
+	}
+}
+
 func TestTokenOfOtherBytesIsRefusedAndCounted(t *testing.T) {
 	t.Parallel()
 	a, _ := newAuthority(t)

@@ -245,9 +245,10 @@ func (a *Authority) Admit(peer string) error { return a.admit(peer) }
 func (a *Authority) Reject(ctx context.Context, peer, what string) { a.reject(ctx, peer, what) }
 
 // lasts is how long a renewed token may live: the person logs in again when a login that a provider vouched for is over.
+// API tokens have an end of their own, and so have sessions: that of the token that they were begun with.
 func lasts(ctx context.Context, v store.View, id identity.Identity, now time.Time) (time.Duration, error) {
 	life := lifetime(id.Kind)
-	if id.Kind != identity.KindUser {
+	if id.Kind != identity.KindUser || id.Parent != "" {
 		return life, nil
 	}
 	provided, err := isProvided(ctx, v, id)
