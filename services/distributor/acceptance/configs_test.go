@@ -124,7 +124,7 @@ func TestWhatHasNoConfigurationYetIsLeftOut(t *testing.T) {
 	w.console.Put(configuredService("web", "r2"))
 	await.True(w.t, "the other revision is known", func() bool {
 		resp := a.ask(&deliveryv1.SyncRequest{Digest: a.digest(), Have: a.list()})
-		return resp.GetNotModified() != nil && resp.GetRevision() == 0 && resp.GetNextPoll().AsDuration() < time.Minute
+		return resp.GetNotModified() != nil && resp.GetRevision() != 0 && resp.GetNextPoll().AsDuration() < time.Minute
 	})
 	w.console.Put(configuredService("web", "r3"), configuredService("new", ""))
 	await.True(w.t, "it is there", func() bool {

@@ -101,6 +101,8 @@ type Delivery struct {
 	Digest string
 	// Content is the digest that the service would have without its tests and windows; empty: as Digest.
 	Content string
+	// Good is the last change of the catalog that the agent of a Difference may see and still be delivered this later.
+	Good int64
 }
 
 // Problem is why the newest content of a service can't be delivered.

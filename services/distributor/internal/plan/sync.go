@@ -76,13 +76,16 @@ func (p *Plan) pending(c *cluster, nudged int64) bool {
 
 func (p *Plan) compare(c *cluster, d *Difference, have map[string]string, seen int64) {
 	for _, s := range c.services {
-		is := s.delivered()
 		switch has, known := have[s.is.Name]; {
-		case is == nil || has == s.digest.String():
+		case s.delivered() == nil || has == s.digest.String():
 		case !known && d.Behind, has != "" && (d.Behind || s.older(has, seen)):
 			c.withheld.Store(true)
 		default:
-			d.Changed = append(d.Changed, p.delivery(s))
+			is := p.delivery(s)
+			if is.Good = d.Revision; has != "" && !s.folder.settled() && !s.hadEarlier(has) {
+				is.Good = s.folder.good
+			}
+			d.Changed = append(d.Changed, is)
 		}
 	}
 	awaits := d.Behind || c.awaits()

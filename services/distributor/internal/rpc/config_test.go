@@ -14,6 +14,8 @@ import (
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/catalog"
+	"fairlead.dev/platform/delivery"
+	"fairlead.dev/platform/hubsecret"
 	"fairlead.dev/services/distributor/internal/configs"
 	"fairlead.dev/services/distributor/internal/plan"
 	"fairlead.dev/services/distributor/internal/rpc"
@@ -226,6 +228,72 @@ type unconfigured struct {
 
 func (unconfigured) AccessConfigs(context.Context, *consolev1.AccessConfigsRequest) (*consolev1.AccessConfigsResponse, error) {
 	return &consolev1.AccessConfigsResponse{}, nil
+}
+
+// What the agent is told beside a service that waits says how new it is: a replica that is behind would take it back.
+// But the agent is not told of a later change than the service that waits can still be delivered after.
+func TestAServiceThatWaitsForItsConfigurationKeepsNoRevisionBack(t *testing.T) {
+	t.Parallel()
+	with := deps(t)
+	with.Configs = configs.New(unconfigured{}, slog.New(slog.DiscardHandler))
+	with.Tickets.Secret = hubsecret.Text("secret")
+	d := rpc.NewDelivery(with)
+	update := func(revision int64, fn func(*plan.Update)) {
+		with.Plan.Update(time.Now(), func(u *plan.Update) {
+			u.Current()
+			fn(u)
+			u.At(revision, revision)
+		})
+	}
+	head := func(u *plan.Update, source, commit string) {
+		u.Source(source, &plan.Source{UID: source, Heads: map[string]plan.Revision{"HEAD": {Commit: commit}}})
+	}
+	service := func(name, source, config string) *catalog.Service {
+		return catalog.NewService(&consolev1.Service{
+			Metadata: &consolev1.Metadata{Name: name, Uid: name}, Spec: &consolev1.ServiceSpec{Cluster: "edge-1", Source: source},
+			Status: &consolev1.ServiceStatus{ConfigRevision: config},
+		})
+	}
+	answer := func(failure *plan.Failure) {
+		for _, want := range with.Plan.Open() {
+			with.Plan.Answer(time.Now(), plan.Answer{Want: want, Failure: failure})
+		}
+	}
+	have := map[string]string{"web": "of before"}
+	ask := func(seen int64) int64 {
+		t.Helper()
+		req := &deliveryv1.SyncRequest{Digest: delivery.SetDigest(have), Revision: seen}
+		for name, digest := range have {
+			req.Have = append(req.Have, &deliveryv1.ServiceDigest{Service: name, Digest: digest})
+		}
+		resp, err := d.Sync(asAgent(t.Context()), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range resp.GetChanges().GetServices() {
+			have[s.GetName()] = s.GetDigest()
+		}
+		return resp.GetRevision()
+	}
+	update(5, func(u *plan.Update) {
+		head(u, "shop", "1111111")
+		head(u, "other", "1111111")
+		u.Service(service("web", "shop", "r1"))
+		u.Service(service("plain", "other", ""))
+	})
+	answer(nil)
+	if got := ask(3); got != 5 || have["plain"] == "" {
+		t.Errorf("told %v, with revision %d", have, got)
+	}
+	update(6, func(u *plan.Update) { head(u, "shop", "2222222") })
+	answer(&plan.Failure{Kind: plan.NoFolder})
+	update(7, func(u *plan.Update) { u.Service(service("more", "other", "")) })
+	if got := ask(3); got != 5 || have["more"] == "" {
+		t.Errorf("told %v, with revision %d", have, got)
+	}
+	if got := ask(5); got != 0 {
+		t.Errorf("told nothing new, with revision %d", got)
+	}
 }
 
 func TestASyncWhoseOnlyServiceWaitsForItsConfigurationCountsAsNotModified(t *testing.T) {

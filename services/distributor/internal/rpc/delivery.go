@@ -121,8 +121,8 @@ func (d *Delivery) Sync(ctx context.Context, req *deliveryv1.SyncRequest) (*deli
 	case diff.Ahead:
 		wait = retry.Spread(min(believed, d.deps.NextPoll)) // its configuration waits
 	}
-	if missing || diff.Behind {
-		diff.Revision = 0
+	if diff.Behind || missing && diff.Revision <= req.GetRevision() {
+		diff.Revision = 0 // the agent keeps the one that it has seen
 	}
 	by, _ := identity.FromContext(ctx) // as above
 	d.deps.Seen.Polled(by, now, now.Add(wait), req)
@@ -212,7 +212,7 @@ func have(list []*deliveryv1.ServiceDigest) map[string]string {
 }
 
 // configure gets the configurations of what has changed. A service that has none yet is left out: the agent keeps what
-// it has, and asks again soon.
+// it has, and asks again soon. With the answer the agent sees no later change than the service can be delivered after.
 func (d *Delivery) configure(ctx context.Context, diff *plan.Difference) (found map[string]*deliveryv1.Configuration, missing bool) {
 	var wanted []configs.Key
 	for _, s := range diff.Changed {
@@ -233,7 +233,13 @@ func (d *Delivery) configure(ctx context.Context, diff *plan.Difference) (found 
 	if len(found) == len(wanted) {
 		return found, false
 	}
-	diff.Changed = slices.DeleteFunc(slices.Clone(diff.Changed), func(s *plan.Delivery) bool { return s.Config != "" && found[s.UID] == nil })
+	diff.Changed = slices.DeleteFunc(slices.Clone(diff.Changed), func(s *plan.Delivery) bool {
+		out := s.Config != "" && found[s.UID] == nil
+		if out {
+			diff.Revision = min(diff.Revision, s.Good)
+		}
+		return out
+	})
 	diff.None = len(diff.Changed)+len(diff.Removed) == 0
 	return found, true
 }
