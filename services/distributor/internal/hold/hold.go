@@ -97,10 +97,11 @@ func (g *Gate) Pass(cluster string, d plan.Difference, claimed bool) plan.Differ
 		return d
 	}
 	g.setDoubtful(cluster, now)
+	if claimed { // without a revision the agent keeps the one that it has seen, which is its claim at other distributors
+		d.Revision = 0
+	}
 	if len(d.Removed) > 0 {
-		// Without a revision the agent keeps the one that it has seen.
-		d.Removed, d.Revision = nil, 0
-		d.None = len(d.Changed) == 0
+		d.Removed, d.None = nil, len(d.Changed) == 0
 	}
 	return d
 }

@@ -70,11 +70,11 @@ func TestNothingIsRemovedWhileTheConsoleHoldsRemovals(t *testing.T) {
 	said := catalog.Removals{Held: true, Known: true}
 	g, told := start(t, &said)
 	changed := plan.Difference{Removed: []string{"new"}, Changed: []*plan.Delivery{{Service: "web"}}, Revision: 7}
-	if d := g.Pass("edge-1", changed, false); len(d.Removed) > 0 || d.None || len(d.Changed) != 1 {
+	if d := g.Pass("edge-1", changed, false); len(d.Removed) > 0 || d.None || len(d.Changed) != 1 || d.Revision != 7 {
 		t.Errorf("got %+v", d)
 	}
 	told.await(t, "edge-1", "new")
-	if d := g.Pass("edge-2", removes("a", "b"), false); !d.None || d.Revision != 0 || len(d.Removed) > 0 {
+	if d := g.Pass("edge-2", removes("a", "b"), false); !d.None || d.Revision != 7 || len(d.Removed) > 0 {
 		t.Errorf("got %+v", d)
 	}
 	told.await(t, "edge-2", "a", "b")
@@ -97,7 +97,7 @@ func TestAnAgentThatKnowsMoreThanTheCatalogKeepsItUntilAPersonConfirms(t *testin
 	t.Parallel()
 	said := catalog.Removals{Known: true, Confirmation: "c1"}
 	g, told := start(t, &said)
-	if d := g.Pass("edge-1", removes("new"), true); !d.None || len(d.Removed) > 0 {
+	if d := g.Pass("edge-1", removes("new"), true); !d.None || d.Revision != 0 || len(d.Removed) > 0 {
 		t.Errorf("got %+v", d)
 	}
 	told.await(t, "edge-1", "new")
@@ -167,6 +167,9 @@ func TestAnAgentKeepsItsClaimWhileContentIsAskedFor(t *testing.T) {
 		t.Errorf("an agent without a claim gets %+v", d)
 	}
 	g.Pass("edge-1", removes("new"), true)
+	if d := g.Pass("edge-1", pending, true); d.Revision != 0 {
+		t.Errorf("the agent forgets what it has seen: %+v", d)
+	}
 	said.Confirmation = "c2"
 	if d := g.Pass("edge-1", pending, true); d.Revision != 7 {
 		t.Errorf("the claim outlives the confirmation: %+v", d)
