@@ -46,6 +46,41 @@ func TestGuardStopsASharplySmallerRender(t *testing.T) {
 	w.mustBeGone("v1", "ConfigMap", w.namespace, "c11")
 }
 
+// An apply that did not come to its end has made objects, too. Objects that it did not make don't count.
+func TestGuardKnowsWhatAnApplyMadeThatDidNotEnd(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name := w.service("shrunk")
+	files := configMaps(0, 12)
+	files["x.yaml"] = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: wrong}\ndatta: {}\n"
+	elsewhere := ""
+	for i := range 20 {
+		elsewhere += fmt.Sprintf("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: e%d, namespace: %s-none}\n",
+			i, w.namespace)
+	}
+	files["y.yaml"] = elsewhere
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, files), failed)
+	w.mustData("c11", "1")
+	fewer := configMaps(0, 5)
+	fewer["y.yaml"] = elsewhere
+	for _, files := range []map[string]string{fewer, configMaps(0, 5)} {
+		digest := w.hub.push(t, name, w.namespace, files)
+		report := w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
+			return r.GetDigest() == digest && r.GetPhase() != applying
+		})
+		if guard := report.GetGuard(); report.GetPhase() != waiting || guard.GetRemoving() != 7 ||
+			guard.GetObjectsTotal() != 12 {
+			t.Errorf("got %v", report)
+		}
+	}
+	w.mustData("c11", "1")
+	id := w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, configMaps(0, 5)), waiting).GetGuard().GetId()
+	w.hub.awaitPhase(t, name, w.hub.pushSynced(t, name, w.namespace, configMaps(0, 5),
+		&deliveryv1.SyncSpec{Prune: &deliveryv1.PruneSpec{Confirmed: id}}), healthy)
+	w.mustBeGone("v1", "ConfigMap", w.namespace, "c11")
+}
+
 func TestConfirmedGuardRemovesExactlyThat(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/services/agent/internal/adopt"
@@ -94,6 +95,38 @@ func (a *Applier) Strangers(ctx context.Context, r Request, items []set.Item) (a
 		return nil
 	})
 	return adopted, left, failures
+}
+
+// Made finds the objects of entries without a UID that are in the cluster and have the service's mark: an apply that
+// did not come to its end has not noted which objects it made.
+func (a *Applier) Made(ctx context.Context, service string, entries []inventory.Entry) (map[object.Key]types.UID, []Failure) {
+	items := make([]set.Item, 0, len(entries))
+	for _, entry := range entries {
+		if entry.UID == "" {
+			items = append(items, set.Item{Ref: entry.Ref})
+		}
+	}
+	found, asked := a.scanMetadata(ctx, items)
+	made := map[object.Key]types.UID{}
+	var mu sync.Mutex // guards made
+	failures := a.forEach(ctx, items, func(ctx context.Context, item set.Item) *Problem {
+		meta, err := found[item.Key], error(nil)
+		if meta == nil && !asked[item.Key] {
+			meta, err = a.api.Metadata(ctx, item.Ref)
+		}
+		switch {
+		case meta == nil && err == nil, NotThere(err):
+			return nil
+		case err != nil:
+			return explainError(item, err)
+		case object.Owner(meta) == service:
+			mu.Lock()
+			defer mu.Unlock()
+			made[item.Key] = meta.UID
+		}
+		return nil
+	})
+	return made, failures
 }
 
 // scanMetadata reads the metadata of many items by lists, where there are enough of a kind in a namespace to be worth

@@ -134,8 +134,12 @@ func (w *worker) checkPlan(ctx context.Context, request apply.Request, service d
 	if err != nil {
 		return retriedProblem(err).withState(before)
 	}
-	if guardRemoval(service, record, items) != nil {
-		renamed, err := w.site.renameGroups(ctx, record, items)
+	there, failures := w.site.findMade(ctx, record, items)
+	if len(failures) > 0 {
+		return refusedProblem(failures).withState(before)
+	}
+	if guardRemoval(service, there, items) != nil {
+		renamed, err := w.site.renameGroups(ctx, there, items)
 		if err != nil {
 			return retriedProblem(err).withState(before)
 		}
@@ -559,6 +563,27 @@ func guardRemoval(service desired.Service, record inventory.Record, items []set.
 	return &problem{phase: deliveryv1.Phase_PHASE_WAITING, guard: told, final: true, text: fmt.Sprintf(
 		"%.8s would remove %s, the first is %s: %s. Nothing is changed until somebody confirms it: `fairlead confirm prune %s %s`. If it is an accident, put the manifests back and push.",
 		service.Commit, plural.Part(len(going), len(before), "object"), going[0].Key, whyGuarded(service.Sync.GetPrune(), wanted), service.Name, id)}
+}
+
+// findMade is the record with the UIDs of the objects that an apply made which did not come to its end, where objects
+// left the manifests since.
+func (s *site) findMade(ctx context.Context, record inventory.Record, items []set.Item) (inventory.Record, []apply.Failure) {
+	stays := make(map[object.Key]bool, len(items))
+	for _, item := range items {
+		stays[item.Key] = true
+	}
+	isGone := func(entry inventory.Entry) bool { return !entry.Hook && !entry.Going() && !stays[entry.Key] }
+	if !slices.ContainsFunc(record.Entries, isGone) {
+		return record, nil
+	}
+	made, failures := s.controller.Applier.Made(ctx, s.name, record.Entries)
+	record.Entries = slices.Clone(record.Entries)
+	for i, entry := range record.Entries {
+		if uid, ok := made[entry.Key]; ok {
+			record.Entries[i].UID = uid
+		}
+	}
+	return record, failures
 }
 
 // renameGroups is the record with the items' names of objects that it has by the names of other groups: they do not go.
