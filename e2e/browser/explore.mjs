@@ -125,6 +125,23 @@ try {
   await page.getByText("Written.").waitFor();
   await outside("replicas 3front");
 
+  // What is typed while an edit is being written stays, and is what changes next.
+  const more = yaml.replace("metadata:\n", "metadata:\n  labels:\n    tier: middle\n");
+  await type(page, more);
+  await page.getByRole("button", { name: "Show what changes" }).click();
+  await page.getByLabel("What changes").getByText("+     tier: middle").waitFor();
+  await page.route(/deployments\/web\?fieldManager=fairlead-pages$/, async (r) => {
+    await type(page, more.replace("tier: middle", "tier: back"));
+    await r.continue();
+  }, { times: 1 });
+  await page.getByRole("button", { name: "Write" }).click();
+  await page.getByText("Written.").waitFor();
+  await outside("replicas 3middle");
+  if (!/tier: back/.test(await typed(page))) wrong.push("what is typed while an edit is being written is thrown away");
+  await page.getByRole("button", { name: "Show what changes" }).click();
+  await page.getByLabel("What changes").getByText("-     tier: middle").waitFor();
+  await page.getByLabel("What changes").getByText("+     tier: back").waitFor();
+
   // A shell in a pod, by keyboard.
   await open("core/v1/pods?ns=explored", "Pod");
   await page.getByRole("link", { name: /^web-/ }).first().click();

@@ -1,6 +1,6 @@
 // Works through a list of services with the keyboard, syncs single objects, saves what is shown, and looks at a chart's newer
 // version: worklist.mjs CHROMIUM LINK SERVICE CHARTS LEAVES [FOLDER]. The cluster LEAVES leaves. There is no gitcache behind the console.
-import { act, type } from "./person.mjs";
+import { act, type, typed } from "./person.mjs";
 
 const [executablePath, link, service, charts, leaves, folder] = process.argv.slice(2);
 const hub = new URL(link).origin;
@@ -232,6 +232,32 @@ await act(executablePath, folder, async ({ logIn, check, outside, wrong }) => {
   await page.getByRole("button", { name: "Read it now" }).click();
   await now.getByRole("alert").getByText(/config-dir/).waitFor();
   await check(page, "backend");
+
+  // What is typed while an edit is being written stays, also over another page, and can be written next.
+  await page.goto(`${hub}/apply?kind=Backend&name=files`);
+  const backend = await typed(page);
+  const every = (interval) => backend.replace(/interval: .*/, `interval: ${interval}`);
+  const look = page.getByRole("button", { name: "Show what changes" });
+  await type(page, every("2m"));
+  await look.click();
+  await page.getByText("What would change").waitFor();
+  await page.route(/ApplyService\/Apply$/, async (r) => {
+    await type(page, every("3m"));
+    await r.continue();
+  }, { times: 1 });
+  const written = page.waitForResponse(/ApplyService\/Apply$/);
+  await page.getByRole("button", { name: "Apply", exact: true }).click();
+  await written;
+  await page.locator("button:enabled", { hasText: "Show what changes" }).waitFor();
+  await page.getByRole("link", { name: "Services", exact: true }).first().click();
+  await page.getByRole("heading", { name: "Services", level: 1 }).waitFor();
+  await page.goBack();
+  if (!/interval: 3m/.test(await typed(page))) wrong.push("what is typed while an edit is being written is thrown away");
+  await look.click();
+  await page.getByText("What would change").waitFor();
+  await page.getByRole("button", { name: "Apply", exact: true }).click();
+  await page.getByText("Written").waitFor();
+  if (await page.getByText("It was changed since you began").count()) wrong.push("a page takes what it wrote itself for a change of others");
 
   // An address that is copied shows another tab the same: filter, order, columns, page, and what is chosen.
   const same = async (what, rows) => {

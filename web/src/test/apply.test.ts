@@ -141,6 +141,16 @@ test('a draft is of the version that it began with, until it is written', () => 
   drafts.set('Service web', 'typed', 'e1')
   drafts.set('Service web', 'typed more', 'e2')
   expect(drafts.get('Service web', 'of others', 'e2')).toEqual({ text: 'typed more', of: 'e1' })
-  drafts.end('Service web')
-  expect(drafts.get('Service web', 'of others', 'e2')).toEqual({ text: 'of others', of: 'e2' })
+  expect(drafts.written('Service web', 'typed more', 'e3')).toBe(true)
+  expect(drafts.get('Service web', 'of others', 'e3')).toEqual({ text: 'of others', of: 'e3' })
+  expect(drafts.written('Service web', 'of others', 'e4')).toBe(true) // without a draft
+})
+
+test('what is typed while a draft is being written stays, and is of what was written', () => {
+  const drafts = new Drafts()
+  drafts.set('Service web', 'sent', 'e1')
+  drafts.set('Service web', 'sent, and more', 'e1')
+  expect(drafts.written('Service web', 'sent', 'e2')).toBe(false)
+  expect(drafts.get('Service web', 'now', 'e2')).toEqual({ text: 'sent, and more', of: 'e2' })
+  expect(drafts.written('Service web', 'sent, and more', 'e3')).toBe(true)
 })

@@ -15,6 +15,17 @@ export class Drafts {
     this.#all.set(key, { text, of: this.#all.get(key)?.of ?? of })
   }
 
+  // Ends a draft that was sent and is written now, and says whether it has: what was typed meanwhile stays, and is of what was written.
+  written<T>(key: string, sent: string, of: T): boolean {
+    const draft = this.#all.get(key)
+    if (draft && draft.text !== sent) {
+      this.#all.set(key, { text: draft.text, of })
+      return false
+    }
+    this.end(key)
+    return true
+  }
+
   end(key: string) {
     this.#all.delete(key)
   }
@@ -37,8 +48,8 @@ export function useDraft<T>(key: string, first: string, of: T) {
       drafts.set(key, typed, of)
       setText(typed)
     },
-    // What was typed is written: another look at the same begins with what is there then.
-    end: () => drafts.end(key),
+    // of: the version that was made of what was sent. Whether nothing was typed meanwhile: then another look begins with what is there by then.
+    written: (sent: string, of: T) => drafts.written(key, sent, of),
     begin: (text: string) => {
       drafts.end(key)
       setText(text)

@@ -81,7 +81,10 @@ function Existing({ of, name }: { of: ResourceKind; name: string }) {
       text={manifest(of, resource)}
       etag={resource.metadata?.etag ?? ''}
       draft={`${of.name} ${name}`}
-      written={() => void got.refetch()}
+      written={(answer) => {
+        void got.refetch()
+        return answer.results.find((r) => r.kind === of.kind && r.name === name)?.etag
+      }}
     />
   )
 }
@@ -97,9 +100,13 @@ function Editor({
   text: string
   etag: string
   draft: string
-  written?: () => void
+  // Returns the etag that what is edited has now.
+  written?: (answer: ApplyResponse) => string | undefined
 }) {
-  const draft = useDraft(key, first, etag)
+  // What this page wrote over a version is what is edited, until the page has read it.
+  const [own, setOwn] = useState<{ over: string; etag: string }>()
+  const version = own?.over === etag ? own.etag : etag
+  const draft = useDraft(key, first, version)
   const { text } = draft
   const [problems, setProblems] = useState<Problem[]>([])
   const [shown, setShown] = useState('') // the text that the last dry run was of
@@ -121,12 +128,13 @@ function Editor({
       apply.mutate(
         { resources: found.resources, dryRun, confirmation: confirmed },
         {
-          onSuccess: () => {
+          onSuccess: (answer) => {
             setShown(text)
             setSent(found.resources)
             if (dryRun) return
-            draft.end()
-            written?.()
+            const now = written?.(answer) ?? version
+            setOwn({ over: etag, etag: now })
+            draft.written(text, now)
           },
           onError: (e) => {
             const error = ConnectError.from(e)
@@ -165,7 +173,7 @@ function Editor({
           </button>
         </span>
       </div>
-      {draft.of !== etag && (
+      {draft.of !== version && (
         <div className="notice" role="status">
           This is what you typed before. It was changed since you began, and the hub refuses to write over
           that.{' '}

@@ -15,8 +15,8 @@ import { toYaml } from '../../ui/yaml'
 import { appliedByFairlead } from './Actions'
 import { type Thing, withoutManagers } from './Thing'
 
-// before: the object as the dry run found it. Others may have changed it since the person began.
-type Tried = { text: string; patch: Operation[]; before: Thing; after: Thing }
+// wanted: what the text says. before: the object as the dry run found it. Others may have changed it since the person began.
+type Tried = { text: string; wanted: Thing; patch: Operation[]; before: Thing; after: Thing }
 
 class Conflicting extends Error {
   constructor(readonly conflicts: Conflict[]) {
@@ -78,9 +78,11 @@ export function Edit({
       const document = parseDocument(text)
       const [problem] = document.errors
       if (problem) throw new Error(problem.message)
-      const patch = patchOf(editable(base), document.toJS({ maxAliasCount: 100 }))
+      const wanted = document.toJS({ maxAliasCount: 100 })
+      const patch = patchOf(editable(base), wanted)
       return {
         text,
+        wanted,
         patch,
         ...(patch.length > 0 ? await attempt(patch, true) : { before: base, after: base }),
       }
@@ -89,12 +91,14 @@ export function Edit({
     onError: () => setTried(undefined),
   })
   const write = useMutation({
-    mutationFn: (patch: Operation[]) => attempt(patch, false),
+    mutationFn: ({ patch }: Tried) => attempt(patch, false),
     onSettled: once.settled,
-    onSuccess: ({ after }) => {
-      setBase(after)
+    onSuccess: ({ after }, sent) => {
+      // What is typed meanwhile stays, as a change of what was sent.
+      const isWhole = draft.written(sent.text, sent.wanted)
+      setBase(isWhole ? after : sent.wanted)
       setOverwritten(of)
-      draft.begin(toYaml(editable(after)))
+      if (isWhole) draft.begin(toYaml(editable(after)))
       setTried(undefined)
       changed()
     },
@@ -135,7 +139,7 @@ export function Edit({
           type="button"
           disabled={!ready || write.isPending}
           title={ready ? '' : 'Look at what changes first'}
-          onClick={() => tried && once.send(() => write.mutate(tried.patch))}
+          onClick={() => tried && once.send(() => write.mutate(tried))}
         >
           Write
         </button>
