@@ -38,6 +38,35 @@ func TestWhatALookupFoundOfTheServiceIsNotRemovedAndIsShownAsHelms(t *testing.T)
 	w.mustBeGone("v1", "ConfigMap", w.namespace, "once")
 }
 
+// An apply that did not come to its end has made objects, too.
+func TestWhatALookupFoundOfAnApplyThatDidNotEndIsNotRemoved(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	chart := w.service("chart")
+	files := map[string]string{
+		"Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.0.0\n",
+		"templates/once.yaml": `{{ if not (lookup "v1" "Secret" .Release.Namespace "once") }}` +
+			secret("once", "1", "") + "{{ end }}",
+		"templates/wrong.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: wrong}\ndatta: {}\n",
+	}
+	w.hub.awaitPhase(t, chart, w.hub.push(t, chart, w.namespace, files), failed)
+	once := w.found("v1", "Secret", "once")
+	delete(files, "templates/wrong.yaml")
+	files["templates/more.yaml"] = configMap("more", "1")
+	w.hub.awaitPhase(t, chart, w.hub.push(t, chart, w.namespace, files), healthy)
+	if after := w.found("v1", "Secret", "once"); after.GetUID() != once.GetUID() {
+		t.Error("the Secret was made anew")
+	}
+	record := w.record(chart)
+	if len(record.Entries) != 2 || record.Entries[1].UID != once.GetUID() {
+		t.Errorf("inventory: %+v", record)
+	}
+	delete(files, "templates/once.yaml")
+	w.hub.awaitPhase(t, chart, w.hub.push(t, chart, w.namespace, files), healthy)
+	w.mustBeGone("v1", "Secret", w.namespace, "once")
+}
+
 // A Secret that an installation made stays with the service, also after renders that left it out because a lookup had
 // found it.
 func TestSecretOfAHookThatALookupFoundStaysAHooks(t *testing.T) {

@@ -35,7 +35,8 @@ type Ask func(
 type Lookups struct {
 	ask     Ask
 	service desired.Service
-	// own are the objects that the service has.
+	// own are the objects that the service has, and may have: an apply that did not come to its end lists them without a
+	// UID.
 	own map[object.Key]types.UID
 	// found are those of them that were asked for by name, each once.
 	found []object.Ref
@@ -48,7 +49,7 @@ type Lookups struct {
 func New(ask Ask, service desired.Service, record inventory.Record, hide func(values []string)) *Lookups {
 	l := &Lookups{ask: ask, service: service, hide: hide, own: make(map[object.Key]types.UID, len(record.Entries))}
 	for _, entry := range record.Entries {
-		if entry.UID != "" && !entry.Going() {
+		if !entry.Going() {
 			l.own[entry.Key] = entry.UID
 		}
 	}
@@ -105,7 +106,8 @@ func (l *Lookups) concealSecret(obj *unstructured.Unstructured) {
 // markRelease shows an object of the service as one of its Helm release.
 func (l *Lookups) markRelease(obj *unstructured.Unstructured) bool {
 	key := object.RefOf(obj).Key
-	if uid, ok := l.own[key]; !ok || uid != obj.GetUID() {
+	uid, isListed := l.own[key]
+	if !isListed || uid != obj.GetUID() && object.Owner(obj) != l.service.Name {
 		return false
 	}
 	release := l.service.Render.GetHelm().GetReleaseName()

@@ -322,7 +322,7 @@ func (w *worker) finishApply(ctx context.Context, service desired.Service, objec
 		released[item.Key] = true
 	}
 	rests := restingHooks(items, apply.Runs(service.RevisionDigest(), items, momentsOf(record.ReleaseOf(service.RevisionDigest()))))
-	var stale, releasing []inventory.Entry
+	var stale, releasing, unsure []inventory.Entry
 	for _, entry := range record.Entries {
 		_, applied := done[entry.Key]
 		switch {
@@ -337,6 +337,18 @@ func (w *worker) finishApply(ctx context.Context, service desired.Service, objec
 		case !stays[entry.Key]:
 			stale = append(stale, entry)
 		case entry.UID != "": // held
+			entry.Sum = max(entry.Sum, 1)
+			entries = append(entries, entry)
+		default: // held, and perhaps made by an apply that did not come to its end
+			unsure = append(unsure, entry)
+		}
+	}
+	made, failures := w.site.controller.Applier.Made(ctx, w.site.name, unsure)
+	if len(failures) > 0 {
+		return refusedProblem(failures).withState("all objects are applied")
+	}
+	for _, entry := range unsure {
+		if entry.UID = made[entry.Key]; entry.UID != "" {
 			entry.Sum = max(entry.Sum, 1)
 			entries = append(entries, entry)
 		}
