@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/proto"
 
 	"fairlead.dev/cli/internal/app"
 	"fairlead.dev/cli/internal/hubclient"
@@ -273,7 +272,7 @@ func (d *deletion) showDeclared(ctx context.Context, s *consolev1.Service) error
 	if len(declared) == 0 {
 		return d.app.Printf("service %q has declared nothing that you may view\n", name)
 	}
-	stays := s.GetSpec().GetSync().GetOnDelete() == deliveryv1.DeletePolicy_DELETE_POLICY_ORPHAN
+	stays := isOrphan(s)
 	fate := "is deleted"
 	if stays {
 		fate = "stays, on its own"
@@ -317,13 +316,21 @@ func (d *deletion) prepareRead(ctx context.Context, s *consolev1.Service) (bool,
 	if err != nil {
 		return false, err
 	}
-	if s.GetSpec().GetSync().GetOnDelete() == deliveryv1.DeletePolicy_DELETE_POLICY_ORPHAN {
-		d.app.Notef("cluster %q keeps %s of service %q (spec.sync.onDelete)\n", s.GetSpec().GetCluster(),
-			plural.Of(len(objects), "object"), name)
-		return !d.dryRun, nil
+	unheard := false // the spec leaves the objects in the cluster, and the cluster may not know
+	if isOrphan(s) {
+		known, err := d.clusterKeeps(ctx, s)
+		if err != nil {
+			return false, err
+		}
+		if known {
+			d.app.Notef("cluster %q keeps %s of service %q (spec.sync.onDelete)\n", s.GetSpec().GetCluster(),
+				plural.Of(len(objects), "object"), name)
+			return !d.dryRun, nil
+		}
+		unheard = true
 	}
 	switch {
-	case d.yes && !d.dryRun && !d.detach:
+	case d.yes && !d.dryRun && !d.detach && !unheard:
 		return true, nil
 	case len(objects) == 0 && !d.mayHaveObjects(ctx, s):
 		if d.dryRun {
@@ -338,7 +345,7 @@ func (d *deletion) prepareRead(ctx context.Context, s *consolev1.Service) (bool,
 		return false, d.app.Printf("%s", text)
 	}
 	d.app.Notef("%s", text)
-	if !d.app.AskAgreement(ctx) {
+	if !d.yes && !d.app.AskAgreement(ctx) {
 		return false, errors.New("nothing was done: say --yes to go on, or --detach to leave the objects in the cluster")
 	}
 	return true, nil
@@ -363,12 +370,16 @@ func (d *deletion) lossText(ctx context.Context, s *consolev1.Service, objects [
 	if err == nil && view.IsSet(m.(*consolev1.Cluster).GetStatus().GetLeaveTime()) {
 		left, again = ", which has left,", " when an agent joins again"
 	}
-	name := s.GetMetadata().GetName()
+	name, unheard := s.GetMetadata().GetName(), ""
+	if isOrphan(s) {
+		unheard = fmt.Sprintf("service %q has spec.sync.onDelete: orphan, and cluster %q has not reported yet that it knows\n",
+			name, cluster)
+	}
 	if len(objects) == 0 {
-		return fmt.Sprintf("cluster %q%s has told of no objects of service %q yet, and may have some: it loses them%s\n",
+		return unheard + fmt.Sprintf("cluster %q%s has told of no objects of service %q yet, and may have some: it loses them%s\n",
 			cluster, left, name, again)
 	}
-	return fmt.Sprintf("with service %q cluster %q%s loses %s%s:\n%s",
+	return unheard + fmt.Sprintf("with service %q cluster %q%s loses %s%s:\n%s",
 		name, cluster, left, plural.Of(len(objects), "object"), again, goingText(objects))
 }
 
@@ -412,7 +423,6 @@ func goingText(objects []*deliveryv1.ManagedObject) string {
 // letGo waits until the agent knows that the objects stay.
 func (d *deletion) letGo(ctx context.Context, s *consolev1.Service) error {
 	name := s.GetMetadata().GetName()
-	before := proto.CloneOf(s)
 	resource.OfFiles(s)
 	if s.Spec.Sync == nil {
 		s.Spec.Sync = &deliveryv1.SyncSpec{}
@@ -422,36 +432,37 @@ func (d *deletion) letGo(ctx context.Context, s *consolev1.Service) error {
 	if err != nil {
 		return err
 	}
-	if out.GetService().GetSpec().GetSync().GetOnDelete() != deliveryv1.DeletePolicy_DELETE_POLICY_ORPHAN {
+	if !isOrphan(out.GetService()) {
 		return fmt.Errorf("service %q is rolled back, and onDelete waits behind that: end the rollback first (`fairlead pin service %s --release`)", name, name)
 	}
 	d.app.Notef("waiting until cluster %q knows that the objects stay\n", s.GetSpec().GetCluster())
-	if err := d.awaitReport(ctx, before, out.GetService()); err != nil {
+	if err := d.awaitReport(ctx, name); err != nil {
 		return fmt.Errorf("service %q was not deleted: %w. It has spec.sync.onDelete: orphan now", name, err)
 	}
 	return nil
 }
 
-// awaitReport waits until the cluster has reported what the hub hands out since a change, however the objects are.
-func (d *deletion) awaitReport(ctx context.Context, before, asked *consolev1.Service) error {
+// awaitReport waits until the cluster has reported content that leaves the objects there, however they are.
+func (d *deletion) awaitReport(ctx context.Context, service string) error {
 	ctx, cancel := context.WithTimeout(ctx, detachPatience)
 	defer cancel()
 	pause := time.NewTicker(app.WaitPause)
 	defer pause.Stop()
 	for {
-		now, err := d.hub.Services.GetService(ctx, &consolev1.GetServiceRequest{Name: asked.GetMetadata().GetName()})
+		now, err := d.hub.Services.GetService(ctx, &consolev1.GetServiceRequest{Name: service})
+		known := false
 		if err == nil {
-			handed := now.GetService().GetStatus().GetHub().GetDigest()
-			if handed != before.GetStatus().GetHub().GetDigest() &&
-				now.GetService().GetStatus().GetCluster().GetReport().GetDigest() == handed {
-				return nil
-			}
-		} else if ctx.Err() == nil {
+			known, err = d.clusterKeeps(ctx, now.GetService())
+		}
+		switch {
+		case known:
+			return nil
+		case err != nil && ctx.Err() == nil:
 			return err
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("its cluster does not answer: %s", now.GetService().GetStatus().GetStateMessage())
+			return fmt.Errorf("its cluster has not reported that it knows: %s", now.GetService().GetStatus().GetStateMessage())
 		case <-pause.C:
 		}
 	}
@@ -459,3 +470,54 @@ func (d *deletion) awaitReport(ctx context.Context, before, asked *consolev1.Ser
 
 // detachPatience is how long a cluster may take to learn that objects stay.
 const detachPatience = 2 * time.Minute
+
+func isOrphan(s *consolev1.Service) bool {
+	return s.GetSpec().GetSync().GetOnDelete() == deliveryv1.DeletePolicy_DELETE_POLICY_ORPHAN
+}
+
+// clusterKeeps says whether the content that the cluster reported last leaves the objects there: that is what the agent
+// goes by when the service is gone. The spec of now may be one that the hub does not hand out yet, or that the agent has
+// not heard of.
+func (d *deletion) clusterKeeps(ctx context.Context, s *consolev1.Service) (bool, error) {
+	name, reported := s.GetMetadata().GetName(), s.GetStatus().GetCluster().GetReport().GetDigest()
+	if reported == "" {
+		return false, nil
+	}
+	got, err := d.hub.History.ListDeployments(ctx, &consolev1.ListDeploymentsRequest{Service: name, PageSize: historyPage})
+	if err != nil {
+		return false, err
+	}
+	all := got.GetDeployments()
+	i := slices.IndexFunc(all, func(of *consolev1.Deployment) bool { return of.GetDigest() == reported })
+	if i < 0 {
+		return false, nil
+	}
+	if made := all[i].GetSpecRevision(); made != s.GetMetadata().GetRevision() {
+		s, err = d.readRevision(ctx, name, made)
+	}
+	return isOrphan(s), err
+}
+
+// historyPage is how many deployments or revisions are read at once.
+const historyPage = 100
+
+// readRevision returns a service as it was written once; nil: it is not kept.
+func (d *deletion) readRevision(ctx context.Context, name string, revision int64) (*consolev1.Service, error) {
+	for req := (&consolev1.ListRevisionsRequest{Kind: consolev1.Kind_KIND_SERVICE, Name: name, PageSize: historyPage}); ; {
+		page, err := d.hub.History.ListRevisions(ctx, req)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range page.GetRevisions() {
+			if r.GetRevision() <= revision {
+				if r.GetRevision() < revision {
+					return nil, nil //nolint:nilnil // nil has a meaning
+				}
+				return r.GetResource().GetService(), nil
+			}
+		}
+		if req.PageToken = page.GetNextPageToken(); req.GetPageToken() == "" {
+			return nil, nil //nolint:nilnil // nil has a meaning
+		}
+	}
+}
