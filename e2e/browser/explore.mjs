@@ -199,6 +199,7 @@ try {
     await r.fulfill({ response: answer, json: { ...is, metadata: { ...is.metadata, uid: "another" } } });
   });
   await page.locator("dialog[open]").waitFor({ state: "detached" });
+  if (!(await page.evaluate(() => document.activeElement === document.querySelector("h1")))) wrong.push("the focus goes with an open dialog");
   await page.unroute(configMap);
   await page.reload();
   await page.getByRole("button", { name: "Delete" }).click();

@@ -326,6 +326,22 @@ test('what a cluster says of a workload leads to that workload, whatever else is
   expect(words(page.draw(<Why of={of} />))).toMatch(/2026-01-0\d \d\d:\d\d \d+d Killing.* unknown Killing/)
 })
 
+test('a dialog that goes while it is open is closed before the heading gets the focus', async () => {
+  const { handOnFocus } = await import('../ui/Ask')
+  const was = document
+  const did: string[] = []
+  const inside = {}
+  const dialog = { contains: (at: unknown) => at === inside, close: () => did.push('close') }
+  const page = { querySelector: () => ({ focus: () => did.push('focus') }) }
+  vi.stubGlobal('document', { ...page, activeElement: inside })
+  handOnFocus(null, dialog as unknown as HTMLDialogElement)
+  expect(did).toEqual(['close', 'focus'])
+  vi.stubGlobal('document', { ...page, activeElement: {} }) // the focus is elsewhere
+  handOnFocus(null, dialog as unknown as HTMLDialogElement)
+  expect(did.length).toBe(2)
+  vi.stubGlobal('document', was)
+})
+
 let looked: React.ReactNode
 function Looks({ at }: { at: () => React.ReactNode }) {
   looked = at()

@@ -189,8 +189,9 @@ export function Ask<I extends DescMessage, O extends DescMessage>({
 }
 
 // A button that goes while it has the focus, or its dialog has, leaves it to the heading of the page, and not to nothing.
-export function handOnFocus(opener: HTMLElement | null, dialog: HTMLElement | null) {
+export function handOnFocus(opener: HTMLElement | null, dialog: HTMLDialogElement | null) {
   const at = document.activeElement
-  if (at && (at === opener || dialog?.contains(at)))
-    document.querySelector('h1')?.focus({ preventScroll: true })
+  if (!at || (at !== opener && !dialog?.contains(at))) return
+  dialog?.close() // the page behind an open dialog takes no focus
+  document.querySelector('h1')?.focus({ preventScroll: true })
 }
