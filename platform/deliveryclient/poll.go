@@ -54,6 +54,8 @@ type Wanted interface {
 type PollDeps struct {
 	Distributors *Distributors
 	Wanted       Wanted
+	// Again is asked after each answer that was taken, whether the hub is to be asked once more at once; nil: never.
+	Again func() bool
 	// Loaded, if there is one, is closed when what Have says is complete: the cluster may answer later than the hub.
 	Loaded <-chan struct{}
 	// KubernetesVersion of the cluster; "" while unknown.
@@ -149,7 +151,9 @@ func (p *Poller) Run(ctx context.Context) error {
 			p.Log.Warn("the hub did not say what to apply; what is applied stays", "err", err, "retry_in", wait)
 		} else {
 			backoff.Reset()
-			p.synced.Store(true)
+			if wait > 0 {
+				p.synced.Store(true)
+			}
 			p.last.SetToCurrentTime()
 		}
 		nudge, soon := p.nudge, p.soon
@@ -237,10 +241,10 @@ func (p *Poller) missed() (within string, nudged, asked bool) {
 	}
 }
 
-// Synced tells whether the hub has answered since the start.
+// Synced tells whether the hub has answered since the start all that it was to be asked at once.
 func (p *Poller) Synced() bool { return p.synced.Load() }
 
-// sync asks once, within the trace of the nudge, and says when to ask again.
+// sync asks once, within the trace of the nudge, and says when to ask again; 0: at once.
 func (p *Poller) sync(ctx context.Context, sendHave bool, nudge string) (time.Duration, error) {
 	began := time.Now()
 	ctx, span := telemetry.Of(ctx, nudge, p.Tracer, syncSpan)
@@ -300,6 +304,9 @@ func (p *Poller) sync(ctx context.Context, sendHave bool, nudge string) (time.Du
 		if r >= last.claim() {
 			p.nudged.CompareAndSwap(last, nil)
 		}
+	}
+	if p.Again != nil && p.Again() {
+		return 0, nil
 	}
 	return nextPoll(answer), nil
 }

@@ -95,6 +95,30 @@ func TestANudgeWaitsForTheTimeThatTheHubAskedFor(t *testing.T) {
 	})
 }
 
+// An answer may make another question due, which does not wait for the next poll. Only then has the hub answered.
+func TestTheHubIsAskedOnceMoreAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := &busyHub{begin: time.Now()}
+		p := newPoller(h, func() string { return "" })
+		var synced []bool
+		p.Again = func() bool {
+			synced = append(synced, p.Synced())
+			return len(synced)%2 == 1
+		}
+		stop := run(t, p)
+		<-time.After(time.Second)
+		if len(h.asked) != 2 || h.asked[1] != 0 || !p.Synced() {
+			t.Errorf("asked after %s, answered: %t", h.asked, p.Synced())
+		}
+		<-time.After(defaultPoll * 3 / 2)
+		stop()
+		if len(h.asked) != 4 || h.asked[2] != h.asked[3] || !slices.Equal(synced, []bool{false, false, true, true}) {
+			t.Errorf("asked after %s, answered before: %v", h.asked, synced)
+		}
+	})
+}
+
 // The change that a nudge was for may be gone for ever: the database was put back to an earlier state.
 func TestANudgeThatNoAnswerIsAsNewAsIsForgotten(t *testing.T) {
 	t.Parallel()

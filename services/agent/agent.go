@@ -385,6 +385,9 @@ func (a *Agent) open() error {
 	if a.desired, err = desired.Open(a.cfg.DataDir, a.log); err != nil {
 		return err
 	}
+	if a.elector != nil {
+		a.elector.Revision = a.desired.Revision
+	}
 	options := artifact.Options{MaxBytes: maxArtifactBytes, Log: a.log}
 	if a.artifacts, err = artifact.OpenStore(filepath.Join(a.cfg.DataDir, "artifacts"), options); err != nil {
 		return fmt.Errorf("open manifest store: %w", err)
@@ -476,6 +479,7 @@ func (a *Agent) wire() error {
 		Distributors:      a.distributors,
 		Desired:           a.desired,
 		Orphans:           a.inventory.Services,
+		Applied:           a.applied,
 		Loaded:            a.controller.Loaded(),
 		KubernetesVersion: a.kubernetesVersion,
 		ClusterProblem:    a.clusterProblem,
@@ -587,6 +591,15 @@ func (a *Agent) look(ctx context.Context) error {
 // hear keeps the stream of nudges.
 func (a *Agent) hear(ctx context.Context) error {
 	return a.during(ctx, unless(func(s agentconfig.Settings) bool { return s.NoStreams }), a.poller.Watch)
+}
+
+// applied is the digest of a service that the cluster has completely, "" if there is none.
+func (a *Agent) applied(service string) string {
+	record, ok := a.inventory.Glance(service)
+	if !ok || !record.Complete {
+		return ""
+	}
+	return record.Applied.Digest
 }
 
 // notice is told when something of a service has changed in the cluster.

@@ -110,15 +110,17 @@ func (a *Agent) takeTurn(ctx context.Context) error {
 		return nil //nolint:nilerr // told to stop
 	}
 	a.log.Info("this agent works now", "again", again)
-	if !again {
-		if err := errors.Join(a.reporter.Drop(), a.details.Drop()); err != nil {
-			return err
-		}
-	}
 	group, ends := errgroup.WithContext(ctx)
 	group.Go(func() error { return a.elector.Hold(ends) })
-	group.Go(func() error { return a.work(ends) })
-	group.Go(func() error { return a.catchUp(ends, again) })
+	group.Go(func() error {
+		if !again {
+			if err := a.doubt(ends); err != nil || ends.Err() != nil {
+				return err
+			}
+		}
+		group.Go(func() error { return a.catchUp(ends, again) })
+		return a.work(ends)
+	})
 	err = group.Wait()
 	if !errors.Is(err, lead.ErrLost) {
 		a.elector.Release(context.WithoutCancel(ctx))
@@ -126,8 +128,31 @@ func (a *Agent) takeTurn(ctx context.Context) error {
 	return err
 }
 
-// catchUp holds the work back until the hub has said what is wanted, if another agent has led since this one did: its
-// disk may tell of what was wanted long ago, and of how services were then.
+// doubt drops what the disk has of services, since another agent has led since this one did: what was wanted long ago,
+// and how services were then. Of what is in the cluster nothing is wanted until the hub tells of it, however long that
+// takes: a hub whose console is away answers, and leaves out what it is not sure of.
+func (a *Agent) doubt(ctx context.Context) error {
+	if err := errors.Join(a.reporter.Drop(), a.details.Drop()); err != nil {
+		return err
+	}
+	backoff := retry.Backoff{Floor: belongFloor, Max: belongMax}
+	for {
+		err := a.inventory.Load(ctx)
+		if err == nil {
+			return a.desired.Doubt(a.inventory.Services(), a.elector.Heard())
+		}
+		wait := backoff.Next()
+		if ctx.Err() == nil {
+			a.log.Error("the cluster can't be read; nothing is applied until it can", "err", err, "retry_in", wait)
+		}
+		if !retry.Sleep(ctx, wait) {
+			return nil
+		}
+	}
+}
+
+// catchUp holds the work back until the hub has answered, if another agent has led since this one did: what belongs
+// together is known together then.
 func (a *Agent) catchUp(ctx context.Context, again bool) error {
 	const look = 50 * time.Millisecond
 	for !again && !a.poller.Synced() {

@@ -61,7 +61,8 @@ type testHub struct {
 	durable   map[string]uint64
 	failing   int // Report calls to refuse
 	down      bool
-	hanging   chan struct{} // Downloads wait until it is closed.
+	behind    map[string]*deliveryv1.ServiceDelivery // What a distributor knows that may be behind; nil: none is.
+	hanging   chan struct{}                          // Downloads wait until it is closed.
 	syncs     int
 	downloads int
 	watchers  map[chan struct{}]bool
@@ -186,8 +187,12 @@ func (h *testHub) Sync(_ context.Context, r *deliveryv1.SyncRequest) (*deliveryv
 		h.configured, h.capabilities = r.GetAgentConfig(), r.GetAgent().GetCapabilities()
 	}
 	h.cond.Broadcast()
+	services, isBehind := h.services, h.behind != nil
+	if isBehind {
+		services = h.behind
+	}
 	wanted := map[string]string{}
-	for name, service := range h.services {
+	for name, service := range services {
 		wanted[name] = service.GetDigest()
 	}
 	have := map[string]string{}
@@ -203,16 +208,20 @@ func (h *testHub) Sync(_ context.Context, r *deliveryv1.SyncRequest) (*deliveryv
 		return answer, nil
 	}
 	changes := &deliveryv1.Changes{}
-	for name, service := range h.services {
-		if have[name] != service.GetDigest() {
+	for name, service := range services {
+		if have[name] != service.GetDigest() && (have[name] == "" || !isBehind) {
 			changes.Services = append(changes.Services, proto.CloneOf(service))
 		}
 	}
 	for name := range have {
 		// Other tests share the cluster: what this hub never delivered is none of its business.
-		if h.removed[name] {
+		if h.removed[name] && !isBehind {
 			changes.Removed = append(changes.Removed, name)
 		}
+	}
+	if isBehind && len(changes.GetServices()) == 0 {
+		answer.Result = &deliveryv1.SyncResponse_NotModified{NotModified: &deliveryv1.NotModified{}}
+		return answer, nil
 	}
 	answer.Result = &deliveryv1.SyncResponse_Changes{Changes: changes}
 	return answer, nil
@@ -290,6 +299,9 @@ func (h *testHub) push(t *testing.T, service, namespace string, files map[string
 	sent.Render, sent.ClusterLabels = h.rendering[service].spec, h.rendering[service].labels
 	seal(sent)
 	h.services[service] = sent
+	if h.behind != nil {
+		h.behind[service] = sent
+	}
 	delete(h.removed, service)
 	h.nudge()
 	return sent.GetDigest()
@@ -507,6 +519,28 @@ func (h *testHub) setDown(down bool) {
 	if down {
 		h.server.CloseClientConnections()
 	}
+}
+
+// known is what the hub wants now.
+func (h *testHub) known() map[string]*deliveryv1.ServiceDelivery {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return maps.Clone(h.services)
+}
+
+// setBehind makes the hub a distributor that knows this, without a console: it adds what an agent lacks, and nothing
+// else. nil: the console is there again.
+func (h *testHub) setBehind(knows map[string]*deliveryv1.ServiceDelivery) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.behind = knows
+	h.nudge()
+}
+
+func (h *testHub) downloaded() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.downloads
 }
 
 // setHanging makes downloads hang, until it is called again.

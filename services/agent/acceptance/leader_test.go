@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
 
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/await"
 	"fairlead.dev/services/agent/internal/desired"
 	"fairlead.dev/services/agent/internal/inventory"
@@ -67,7 +68,15 @@ func (w *world) name() string {
 // wants is the digest of a service that the agent's disk knows as wanted.
 func (w *world) wants(service string) string {
 	w.t.Helper()
-	store, err := desired.Open(w.data, slog.New(slog.DiscardHandler))
+	data, err := os.ReadFile(filepath.Join(w.data, "desired.json"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	copied := w.t.TempDir() // to open a store sweeps its folder
+	if err := os.WriteFile(filepath.Join(copied, "desired.json"), data, 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	store, err := desired.Open(copied, slog.New(slog.DiscardHandler))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -156,12 +165,50 @@ func TestAnotherAgentGoesOn(t *testing.T) {
 	}
 
 	// Told to stop, it lets go: the other need not wait for the Lease's time.
+	same, gone := w.service("same"), w.service("gone")
+	for _, one := range []string{same, gone} {
+		w.hub.awaitPhase(t, one, w.hub.push(t, one, w.namespace, map[string]string{"a.yaml": configMap(one, "1")}), healthy)
+	}
 	stopSecond := second.start()
 	stop()
 	began := time.Now()
 	await.True(w.t, "the other leads", func() bool { return w.leader() == second.name() })
 	t.Logf("handed over within %s", time.Since(began).Round(time.Millisecond))
+
+	// The console is away when the first one takes over, and the distributor knows as little of what was meanwhile as
+	// the agent's disk. What the last leader brought in stays.
+	known := w.hub.known()
+	delete(known, gone) // the agent's disk alone knows it
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, files("5")), healthy)
+	w.hub.remove(gone)
+	w.hub.await(t, gone, func(r *deliveryv1.ServiceReport) bool { return r.GetPhase() == removed })
+	w.hub.setBehind(known)
+	stop = w.start()
 	stopSecond()
+	await.True(w.t, "the first one leads once more", func() bool { return w.leader() == w.name() })
+	count, fetched := len(w.api.changes()), w.hub.downloaded()
+	added := w.service("added")
+	w.hub.awaitPhase(t, added, w.hub.push(t, added, w.namespace, map[string]string{"a.yaml": configMap("added", "1")}),
+		healthy)
+	w.hub.awaitPhase(t, same, known[same].GetDigest(), healthy)
+	kubectl(w, "", "delete", "configmap", same)
+	await.True(w.t, "what the cluster has as the distributor says is repaired", func() bool { return w.has(same) })
+	for _, n := range all {
+		w.mustData(n, "5")
+	}
+	w.hub.setBehind(nil)
+	digest = w.hub.push(t, name, w.namespace, files("6"))
+	w.hub.awaitPhase(t, name, digest, healthy)
+	w.mustBeGone("v1", "ConfigMap", w.namespace, gone)
+	if sent := slices.DeleteFunc(w.api.changes()[count:], func(line string) bool {
+		return !strings.HasPrefix(line, "PATCH /api/v1/namespaces/"+w.namespace+"/configmaps/c") || strings.HasSuffix(line, "?dryRun")
+	}); len(sent) != len(all) {
+		t.Errorf("of %d objects the first agent has sent %q", len(all), sent)
+	}
+	if more := w.hub.downloaded() - fetched; more != 2 {
+		t.Errorf("%d contents were fetched, not those of what is new", more)
+	}
+	stop()
 	if holder := w.leader(); holder != "" {
 		t.Errorf("%s holds the Lease and has ended", holder)
 	}

@@ -28,6 +28,9 @@ type Deps struct {
 	// Orphans lists services that are in the cluster, whether wanted or not: after a loss of the disk
 	// the hub has to say which of them are to stay.
 	Orphans func() []string
+	// Applied is the digest of a service that the cluster has completely; "": it has none, or parts of two, or nobody
+	// knows.
+	Applied func(service string) string
 	// Loaded is closed once Orphans knows: the cluster may answer later than the hub.
 	Loaded <-chan struct{}
 	// KubernetesVersion of the cluster; "" while unknown.
@@ -54,8 +57,9 @@ type Deps struct {
 
 // New returns a poller that keeps the wanted state up to date.
 func New(deps Deps) *deliveryclient.Poller {
+	w := &wanted{Deps: deps}
 	return deliveryclient.NewPoller(deliveryclient.PollDeps{
-		Distributors: deps.Distributors, Wanted: &wanted{deps}, Loaded: deps.Loaded, KubernetesVersion: deps.KubernetesVersion,
+		Distributors: deps.Distributors, Wanted: w, Again: w.again, Loaded: deps.Loaded, KubernetesVersion: deps.KubernetesVersion,
 		ClusterProblem: deps.ClusterProblem, AgentVersion: deps.AgentVersion, Capabilities: deps.capabilities, View: deps.View, ViewLost: deps.ViewLost,
 		Config: deps.Config, ViewSets: deps.ViewSets, HoldProgress: deps.HoldProgress, ReportTurn: deps.ReportTurn, Streams: deps.Streams,
 		Tracer: deps.Tracer, Metrics: deps.Metrics, Log: deps.Log,
@@ -77,8 +81,24 @@ func (d Deps) capabilities() []deliveryv1.AgentCapability {
 	return all
 }
 
-// wanted is the state on disk, as the poller sees it.
-type wanted struct{ Deps }
+// unknown is what a hub is told of a service that the cluster has in a state without a digest.
+const unknown = "unknown"
+
+// wanted is the state on disk, as the poller sees it. Of a service that is doubted the last leader may have heard of
+// something newer than what a distributor knows that is behind. First such services are asked for without a digest, as
+// any of which the disk knows nothing: each distributor delivers what it knows, and that counts where the cluster has
+// just this. If the cluster has something else of one, the distributor is asked once more, by what the cluster has: then
+// it delivers what differs unless it may be behind, and that counts.
+type wanted struct {
+	Deps
+
+	// Only the poller's goroutine uses the fields below.
+
+	// isByCluster: the question is by what the cluster has. differs: an answer to the first one differed from that.
+	isByCluster, differs bool
+	// left counts the doubted services that the log told of last.
+	left int
+}
 
 // Have is what the agent claims to have. A service that is in the cluster, and of which the disk knows
 // nothing, has no digest: the hub either delivers it anew or says that it is to go.
@@ -89,16 +109,42 @@ func (w *wanted) Have() map[string]string {
 			digests[name] = ""
 		}
 	}
+	for _, name := range w.Desired.Doubted() {
+		digests[name] = ""
+		if w.isByCluster {
+			digests[name] = cmp.Or(w.Applied(name), unknown)
+		}
+	}
 	return digests
+}
+
+// again tells, after an answer, whether it is time for the question by what the cluster has.
+func (w *wanted) again() bool {
+	w.isByCluster, w.differs = w.differs, false
+	if w.isByCluster {
+		return true
+	}
+	left := w.Desired.Doubted()
+	if len(left) > 0 && len(left) != w.left {
+		w.Log.Warn("another agent worked before this one, and the hub does not say yet what it wants of some services since: they stay as they are, "+
+			"without repairs, until a distributor has heard of them from the console", "services", len(left), "first", left[0])
+	}
+	w.left = len(left)
+	return false
 }
 
 // Take checks and keeps what the hub said. A delivery that makes no sense is left out: the others count.
 func (w *wanted) Take(changes *deliveryv1.Changes, revision int64) error {
+	doubted := w.Desired.Doubted()
 	services := make([]desired.Service, 0, len(changes.GetServices()))
 	for _, sent := range changes.GetServices() {
 		service, err := service(sent)
 		if err != nil {
 			w.Log.Error("a delivery of the hub can't be used; it is left out", "service", sent.GetName(), "err", err)
+			continue
+		}
+		if _, doubts := slices.BinarySearch(doubted, service.Name); doubts && !w.isByCluster && service.Digest != w.Applied(service.Name) {
+			w.differs = true
 			continue
 		}
 		w.Log.Info("the hub wants a service applied", "service", service.Name, "revision", service.Commit, "digest", service.Digest)

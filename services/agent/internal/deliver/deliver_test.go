@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -21,6 +22,7 @@ import (
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/gen/fairlead/delivery/v1/deliveryv1connect"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/delivery"
 	"fairlead.dev/platform/deliveryclient"
 	"fairlead.dev/services/agent/internal/deliver"
@@ -88,11 +90,17 @@ func notModified(next time.Duration) *deliveryv1.SyncResponse {
 
 func run(t *testing.T, store *desired.Store, orphans []string, urls ...string) *deliveryclient.Poller {
 	t.Helper()
+	return runOver(t, store, map[string]string{}, orphans, urls...)
+}
+
+// runOver runs a poller over a cluster that has services with these digests.
+func runOver(t *testing.T, store *desired.Store, applied map[string]string, orphans []string, urls ...string) *deliveryclient.Poller {
+	t.Helper()
 	distributors := deliveryclient.New(&http.Client{Transport: &http.Transport{}}, nil)
 	distributors.Set(urls)
 	p := deliver.New(deliver.Deps{
 		Distributors: distributors, Desired: store, Orphans: func() []string { return orphans },
-		KubernetesVersion: func() string { return "v1" }, AgentVersion: "dev",
+		Applied: func(service string) string { return applied[service] }, KubernetesVersion: func() string { return "v1" }, AgentVersion: "dev",
 		Tracer: noop.NewTracerProvider().Tracer(""), Metrics: prometheus.NewRegistry(),
 		Log: slog.New(slog.DiscardHandler),
 	})
@@ -280,6 +288,94 @@ func TestServicesOfALostDiskAreAskedFor(t *testing.T) {
 	}
 	if names := store.Names(); !slices.Equal(names, []string{"orphan"}) {
 		t.Errorf("got %v", names)
+	}
+}
+
+// An agent that takes over from another one hears of what the cluster has from any distributor, and of anything else
+// from one that is not behind.
+func TestADoubtedServiceIsWantedAsAnyDistributorSaysOnlyIfTheClusterHasIt(t *testing.T) {
+	t.Parallel()
+	store := newStore(t)
+	if err := store.Update([]desired.Service{{Name: "same", Digest: "1"}, {Name: "moved", Digest: "1"}, {Name: "left", Digest: "1"}}, nil, 3); err != nil {
+		t.Fatal(err)
+	}
+	cluster := map[string]string{"same": "1", "moved": "2"}
+	if err := store.Doubt([]string{"same", "moved", "half", "left"}, 7); err != nil {
+		t.Fatal(err)
+	}
+	isBehind := atomic.Bool{}
+	isBehind.Store(true)
+	d, url := serve(t, func(r *deliveryv1.SyncRequest) (*deliveryv1.SyncResponse, error) {
+		if len(r.GetHave()) == 0 {
+			return &deliveryv1.SyncResponse{Result: &deliveryv1.SyncResponse_HaveWanted{HaveWanted: &deliveryv1.HaveWanted{}}}, nil
+		}
+		knows := map[string]string{"same": "1", "moved": "1", "half": "1"}
+		if !isBehind.Load() {
+			knows = map[string]string{"same": "1", "moved": "3", "half": "3"}
+		}
+		changes := &deliveryv1.Changes{}
+		for _, has := range r.GetHave() {
+			switch digest := knows[has.GetService()]; {
+			case has.GetDigest() == digest || has.GetDigest() != "" && isBehind.Load():
+			case digest != "":
+				changes.Services = append(changes.Services, &deliveryv1.ServiceDelivery{
+					Name: has.GetService(), Digest: digest,
+					Artifact: &artifactv1.Artifact{Digest: "sha256:0000000000000000000000000000000000000000000000000000000000000000"},
+				})
+			case !isBehind.Load():
+				changes.Removed = append(changes.Removed, has.GetService())
+			}
+		}
+		if len(changes.GetServices())+len(changes.GetRemoved()) == 0 {
+			return notModified(time.Second), nil
+		}
+		return &deliveryv1.SyncResponse{
+			Result: &deliveryv1.SyncResponse_Changes{Changes: changes}, NextPoll: durationpb.New(time.Second),
+		}, nil
+	})
+	runOver(t, store, cluster, []string{"same", "moved", "half", "left"}, url)
+	have := func() map[string]string {
+		for {
+			request := next(t, d.requests)
+			if request.GetRevision() != 7 {
+				t.Errorf("the agent says that it has heard of change %d", request.GetRevision())
+			}
+			if len(request.GetHave()) > 0 {
+				has := map[string]string{}
+				for _, one := range request.GetHave() {
+					has[one.GetService()] = one.GetDigest()
+				}
+				return has
+			}
+		}
+	}
+	for i, want := range []map[string]string{
+		{"same": "", "moved": "", "half": "", "left": ""},
+		{"same": "1", "moved": "2", "half": "unknown", "left": "unknown"},
+		{"same": "1", "moved": "", "half": "", "left": ""},
+		{"same": "1", "moved": "2", "half": "unknown", "left": "unknown"},
+		{"same": "1", "moved": "", "half": "", "left": ""},
+	} {
+		if has := have(); !maps.Equal(has, want) {
+			t.Errorf("question %d says that the cluster has %v, want %v", i+1, has, want)
+		}
+	}
+	for name, want := range map[string]desired.Want{
+		"same": desired.Apply, "moved": desired.Nothing, "half": desired.Nothing, "left": desired.Nothing,
+	} {
+		if _, is := store.Get(name); is != want {
+			t.Errorf("of %s is wanted %v while the distributor is behind, want %v", name, is, want)
+		}
+	}
+	isBehind.Store(false)
+	await.True(t, "all are told", func() bool { return len(store.Doubted()) == 0 })
+	for name, want := range map[string]string{"same": "1", "moved": "3", "half": "3"} {
+		if is, _ := store.Get(name); is.Digest != want {
+			t.Errorf("%s is wanted as %q, want %q", name, is.Digest, want)
+		}
+	}
+	if _, is := store.Get("left"); is != desired.Remove {
+		t.Errorf("of a service that the hub has no more is wanted %v", is)
 	}
 }
 

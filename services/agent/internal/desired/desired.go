@@ -267,6 +267,9 @@ type state struct {
 	Services map[string]Service `json:"services"`
 	// Leaving services are removed from the cluster and then forgotten.
 	Leaving map[string]Service `json:"leaving,omitempty"`
+	// Doubted services are those of Doubt, until the hub tells of them: the secrets that their configuration had, by
+	// service.
+	Doubted map[string][]string `json:"doubted,omitempty"`
 	// Revision is of the hub's catalog that all this is from; a newer one may have been seen since.
 	Revision int64 `json:"revision,omitempty"`
 }
@@ -391,6 +394,38 @@ func (s *Store) Revision() int64 {
 	return s.state.Revision
 }
 
+// Doubt drops all that is wanted, since another agent may have heard of something newer: until the hub tells of these
+// services, which are in the cluster, nothing is wanted of them. What they are to be masked by stays. revision is of
+// the catalog that the other agent has heard of; 0: unknown.
+func (s *Store) Doubt(services []string, revision int64) error {
+	return s.change(func(next *state) {
+		doubted := make(map[string][]string, len(services))
+		for _, name := range services {
+			doubted[name] = former(next.last(name), Service{})
+		}
+		next.Services, next.Leaving, next.Doubted = map[string]Service{}, map[string]Service{}, doubted
+		next.Revision = cmp.Or(revision, next.Revision)
+	})
+}
+
+// Doubted lists, in order, the services of which the hub has not told since Doubt.
+func (s *Store) Doubted() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.state.Doubted))
+}
+
+// last is what was known of a service last.
+func (s *state) last(name string) Service {
+	if service, ok := s.Services[name]; ok {
+		return service
+	}
+	if leaving, ok := s.Leaving[name]; ok {
+		return leaving
+	}
+	return Service{Former: s.Doubted[name]}
+}
+
 // Update takes over what the hub said, at a revision of its catalog; 0: unknown. When it returns it is on
 // disk.
 func (s *Store) Update(services []Service, removed []string, revision int64) error {
@@ -402,23 +437,23 @@ func (s *Store) Update(services []Service, removed []string, revision int64) err
 			next.Revision = revision
 		}
 		for _, service := range services {
-			before, known := next.Services[service.Name]
-			if !known {
-				before = next.Leaving[service.Name]
-			}
+			before := next.last(service.Name)
 			service.Former, service.AskedFor = former(before, service), askedFor(before, service)
+			_, known := next.Services[service.Name]
 			_, left := next.Leaving[service.Name]
 			isSame := proto.Equal(service.Sync.GetRequestTime(), before.Sync.GetRequestTime())
 			service.AskedBefore = service.AskedFor != "" && (!known && !left || isSame && before.AskedBefore)
 			next.Services[service.Name] = service
 			delete(next.Leaving, service.Name)
+			delete(next.Doubted, service.Name)
 		}
 		for _, name := range removed {
 			if _, already := next.Leaving[name]; !already {
-				before := next.Services[name]
+				before := next.last(name)
 				next.Leaving[name] = Service{Name: name, Sync: before.Sync, Former: former(before, Service{})}
 			}
 			delete(next.Services, name)
+			delete(next.Doubted, name)
 		}
 	})
 }
@@ -465,7 +500,8 @@ func (s *Store) Forget(name string) error {
 func (s *Store) change(edit func(*state)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next := state{Knows: s.state.Knows, Services: maps.Clone(s.state.Services), Leaving: maps.Clone(s.state.Leaving), Revision: s.state.Revision}
+	next := s.state
+	next.Services, next.Leaving, next.Doubted = maps.Clone(next.Services), maps.Clone(next.Leaving), maps.Clone(next.Doubted)
 	edit(&next)
 	if !slices.ContainsFunc(slices.Collect(maps.Values(next.Services)), func(service Service) bool { return service.Stale }) {
 		next.Knows = knows

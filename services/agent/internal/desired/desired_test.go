@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -256,5 +257,61 @@ func TestWhatAnOlderAgentWroteDownIsAskedForAgain(t *testing.T) {
 	}
 	if digests := open(t, dir).Digests(); digests["a"] != "1" || digests["b"] != "1" {
 		t.Errorf("in the end the agent claims to have %v", digests)
+	}
+}
+
+// Another agent has worked since: what this disk says is of another time, but for the secrets that texts may still
+// quote.
+func TestNothingIsWantedOfADoubtedServiceUntilTheHubTells(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	store := open(t, dir)
+	secret := func(text string) *deliveryv1.Configuration {
+		return &deliveryv1.Configuration{Entries: []*deliveryv1.ConfigurationEntry{
+			{Name: "password", Secret: true, Value: &deliveryv1.ConfigurationEntry_Text{Text: text}},
+		}}
+	}
+	services := []desired.Service{
+		{Name: "web", Digest: "1", Configuration: secret("before-all")},
+		{Name: "old", Digest: "1"},
+		{Name: "goes", Digest: "1", Configuration: secret("of-goes"), Sync: &deliveryv1.SyncSpec{Impersonate: "was"}},
+		{Name: "leaves", Digest: "1"},
+	}
+	if err := store.Update(services, nil, 7); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Update(nil, []string{"leaves"}, 8); err != nil {
+		t.Fatal(err)
+	}
+	for _, revision := range []int64{9, 0} { // the second time another agent of an earlier release has led
+		if err := store.Doubt([]string{"web", "goes", "new"}, revision); err != nil {
+			t.Fatal(err)
+		}
+		store = open(t, dir)
+		if is := store.Revision(); is != 9 {
+			t.Errorf("revision %d", is)
+		}
+	}
+	if names, digests := store.Names(), store.Digests(); len(names)+len(digests) != 0 {
+		t.Errorf("%v are wanted, %v are claimed", names, digests)
+	}
+	if doubted := store.Doubted(); !slices.Equal(doubted, []string{"goes", "new", "web"}) {
+		t.Errorf("doubted are %v", doubted)
+	}
+	asked := &deliveryv1.SyncSpec{RequestTime: &timestamppb.Timestamp{Seconds: 1}}
+	if err := store.Update([]desired.Service{{Name: "web", Digest: "2", Sync: asked}}, []string{"goes"}, 10); err != nil {
+		t.Fatal(err)
+	}
+	store = open(t, dir)
+	web, want := store.Get("web")
+	if want != desired.Apply || !web.AskedBefore || web.Mask() == nil || web.Mask()("before-all") != desired.Masked {
+		t.Errorf("web is %v, %v", web, want)
+	}
+	goes, want := store.Get("goes")
+	if want != desired.Remove || goes.Sync != nil || goes.Mask() == nil || goes.Mask()("of-goes") != desired.Masked {
+		t.Errorf("goes is %v, %v", goes, want)
+	}
+	if doubted := store.Doubted(); !slices.Equal(doubted, []string{"new"}) {
+		t.Errorf("doubted are %v", doubted)
 	}
 }

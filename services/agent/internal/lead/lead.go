@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 
@@ -27,6 +28,8 @@ const (
 	Name = "agent"
 	// LastAnnotation names who led last and knew what is wanted, also after it let go.
 	LastAnnotation = "fairlead.dev/last-leader"
+	// RevisionAnnotation is the change of the hub's catalog that it had heard of.
+	RevisionAnnotation = "fairlead.dev/last-revision"
 
 	// term is how long a Lease lasts that is not renewed.
 	term = 15 * time.Second
@@ -45,6 +48,10 @@ var ErrLost = errors.New("this agent could not renew its Lease, and another one 
 // Elector is one agent's part in who leads. An Elector is safe for concurrent use; Win and Hold are for one goroutine,
 // Know may run beside Hold.
 type Elector struct {
+	// Revision is the change of the hub's catalog that this agent has heard of, which the Lease keeps for the next
+	// leader; 0: none. nil: it is not kept. Set it before the Elector is used.
+	Revision func() int64
+
 	leases dynamic.ResourceInterface
 	id     string
 	log    *slog.Logger
@@ -57,6 +64,8 @@ type Elector struct {
 	until time.Time
 	// knows: nobody knows better than this agent what is wanted.
 	knows bool
+	// revision is what the leader before this one had heard of the catalog; 0: unknown.
+	revision int64
 }
 
 // New returns an elector over the Leases of a namespace. The id is the same after a restart, and nobody else's.
@@ -84,6 +93,7 @@ func (e *Elector) Win(ctx context.Context) (again bool, err error) {
 		case e.free(lease):
 			again = lease != nil && lease.GetAnnotations()[LastAnnotation] == e.id
 			e.know(again)
+			e.heard(lease)
 			// Not broken off: who is told to stop meanwhile has to know that it is to let go.
 			sent, err := e.take(context.WithoutCancel(ctx), lease)
 			if err == nil {
@@ -101,6 +111,24 @@ func (e *Elector) Win(ctx context.Context) (again bool, err error) {
 			return false, ctx.Err()
 		}
 	}
+}
+
+// heard takes over what the last leader had heard of.
+func (e *Elector) heard(lease *unstructured.Unstructured) {
+	var revision int64
+	if lease != nil {
+		revision, _ = strconv.ParseInt(lease.GetAnnotations()[RevisionAnnotation], 10, 64) // 0: an earlier release led
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.revision = max(revision, 0)
+}
+
+// Heard is the change of the hub's catalog that the last leader had heard of when this agent won; 0: unknown.
+func (e *Elector) Heard() int64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.revision
 }
 
 // Know notes in the Lease that what this agent knows is the latest from now on. The agent has to do so before it works
@@ -280,6 +308,12 @@ func (e *Elector) note(lease *unstructured.Unstructured) {
 		annotations = map[string]string{}
 	}
 	annotations[LastAnnotation] = e.id
+	delete(annotations, RevisionAnnotation)
+	if e.Revision != nil {
+		if revision := e.Revision(); revision > 0 {
+			annotations[RevisionAnnotation] = strconv.FormatInt(revision, 10)
+		}
+	}
 	lease.SetAnnotations(annotations)
 }
 

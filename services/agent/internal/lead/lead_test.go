@@ -96,3 +96,37 @@ func TestALeaderOfASlowClusterMayWriteAllTheTime(t *testing.T) {
 		}
 	})
 }
+
+// What a leader has heard of the hub's catalog is known to the next one, from each renewal on.
+func TestTheNextLeaderKnowsWhatTheLastOneHadHeardOf(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		leases := &slow{}
+		of := func(id string, revision int64) *Elector {
+			elector := New(leases, id, slog.New(slog.DiscardHandler))
+			elector.Revision = func() int64 { return revision }
+			return elector
+		}
+		wins := func(elector *Elector, heard int64) {
+			t.Helper()
+			if _, err := elector.Win(t.Context()); err != nil || elector.Heard() != heard {
+				t.Errorf("the leader before has heard of %d, want %d: %v", elector.Heard(), heard, err)
+			}
+		}
+		first := of("first", 7)
+		wins(first, 0)
+		if err := first.Know(t.Context()); err != nil {
+			t.Error(err)
+		}
+		first.Release(t.Context())
+		wins(of("second", 3), 7) // and ends before it knows anything
+		<-time.After(2 * term)
+		third := of("third", 0)
+		wins(third, 7)
+		if err := third.Know(t.Context()); err != nil {
+			t.Error(err)
+		}
+		third.Release(t.Context())
+		wins(of("fourth", 0), 0)
+	})
+}
