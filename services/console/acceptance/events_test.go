@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"connectrpc.com/connect"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
@@ -147,50 +146,6 @@ func TestEventsOncePerTransition(t *testing.T) {
 		_, err = events.ListEvents(t.Context(), &consolev1.ListEventsRequest{Filter: "sevrity = ERROR"})
 		wantCode(t, err, connect.CodeInvalidArgument, `there is no field "sevrity"`)
 	})
-}
-
-// A cluster whose stream broke is lost once, whichever console sees it, and comes back once.
-func TestLostClusterTellsOnce(t *testing.T) {
-	t.Parallel()
-	db := postgres.Database(t)
-	one := newHub(t, db)
-	a := one.start(t)
-	two := *one
-	b := two.start(t)
-	admin, distributor := a.admin(t), a.service(t, identity.ServiceDistributor)
-	admin.putCluster(t, "edge-1")
-	seen := func(c *consolev1.ClusterSeen) {
-		t.Helper()
-		c.Cluster = "edge-1"
-		if _, err := distributor.status.RecordSeen(t.Context(), &consolev1.RecordSeenRequest{
-			Clusters: []*consolev1.ClusterSeen{c},
-		}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	events := []consolev1connect.EventServiceClient{a.events(t, a.adminToken(t)), b.events(t, b.adminToken(t))}
-	tell := func(want string) {
-		t.Helper()
-		for _, e := range events {
-			await.NoError(t, "the index has caught up", func() error {
-				if got := types(listEvents(t, e, "cluster = edge-1")); got != want {
-					return fmt.Errorf("got %s, want %s", got, want)
-				}
-				return nil
-			})
-		}
-	}
-	// The agent was heard of an hour ago, which is long gone.
-	past := timestamppb.Now()
-	past.Seconds -= 3600
-	seen(&consolev1.ClusterSeen{Time: past})
-	tell("cluster.lost")
-	seen(&consolev1.ClusterSeen{Time: timestamppb.Now()})
-	tell("cluster.lost cluster.back")
-	// And a third console tells nothing that was told.
-	three := *one
-	three.start(t).admin(t).putCluster(t, "edge-2")
-	tell("cluster.lost cluster.back")
 }
 
 // A person who may see one cluster is told only what happens there.

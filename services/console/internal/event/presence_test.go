@@ -220,3 +220,28 @@ func TestAClusterThatComesBackAfterWeeksIsTold(t *testing.T) {
 	b.shows(1)
 	await.True(t, "its return is told", func() bool { return slices.Contains(strings.Split(f.told(), ", "), "edge-1 cluster.back") })
 }
+
+// A hub that was away heard of nobody: a cluster that it has not heard of since is lost when the hub has listened for as
+// long as an agent may be silent.
+func TestAHubThatWasAwayCallsNoClusterLostThatLives(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, "sqlite:"+filepath.Join(t.TempDir(), "console.db"), "edge-1", "edge-2")
+	b := f.start()
+	f.seen(b.store, "edge-1")
+	f.seen(b.store, "edge-2")
+	b.shows(2)
+	b.stop()
+	f.pass(10 * time.Minute)
+	b = f.start()
+	b.shows(0)
+	f.seen(b.store, "edge-1")
+	b.shows(1)
+	if told := f.told(); told != "" {
+		t.Fatalf("told is %q", told)
+	}
+	f.pass(4 * time.Minute)
+	f.seen(b.store, "edge-1")
+	f.pass(90 * time.Second)
+	f.tells("edge-2 cluster.lost")
+	b.shows(1)
+}

@@ -152,6 +152,7 @@ func (b *Index) assess(ctx context.Context, services []*row) {
 		return
 	}
 	b.failed = false
+	b.answered(b.Now())
 	b.renew(services, essences)
 }
 

@@ -126,10 +126,15 @@ type Index struct {
 	looked  time.Time            // everything that was committed by then was taken in
 	handed  int64                // touches whose resources are marked
 	failed  bool
-	lost    bool      // the database does not answer, and the log says so: until it was read again
+	outage  time.Time // since when the database does not answer, which the log says; zero: it does
 	rested  time.Time // when the board may look again though nobody waits
+	// steady is since when the database answers, but for short outages: an agent that was heard of before may have had
+	// nobody to report to.
+	steady time.Time
 	// away is what Presence says of clusters that the board has not read since it began.
 	away map[string]time.Time
+	// held are clusters that count as away, by uid: they are lost if they stay so while the hub listens.
+	held map[string]Sighting
 }
 
 // delta is what became of a resource.
@@ -165,6 +170,7 @@ func New(d Deps) *Index {
 		Deps: d, nonce: store.NewEventID(), wake: make(chan struct{}, 1), moved: make(chan struct{}),
 		rows: map[store.Kind]map[string]*row{}, services: map[word]map[string]struct{}{}, byUID: map[string]*row{}, urgent: map[store.Ref]bool{}, later: map[store.Ref]bool{}, seen: map[store.Touch]bool{},
 		looks: map[*look]bool{}, refs: map[string]bool{}, hubRefs: map[store.HubRef]state.RefHub{}, dirty: newMoved(), sources: map[word]*state.Source{},
+		held: map[string]Sighting{},
 	}
 	d.Store.OnTouch(b.touched)
 	return b
@@ -268,6 +274,7 @@ func (b *Index) take(ctx context.Context, e feed.Event) {
 				delete(rows, c.Name)
 				b.step(r, nil)
 			}
+			delete(b.held, c.UID)
 			if r := b.byUID[c.UID]; r != nil {
 				delete(b.byUID, c.UID)
 				gone = append(gone, r)
@@ -354,6 +361,7 @@ func (b *Index) lay(e feed.Event) (services []*row) {
 	}
 	b.rows, b.seq, b.nonce, b.ring = rows, e.Seq, store.NewEventID(), nil
 	b.byUID, b.urgent, b.later = byUID, urgent, map[store.Ref]bool{}
+	b.held = map[string]Sighting{}
 	b.sources, b.dirty, b.hubRefs = map[word]*state.Source{}, newMoved(), map[store.HubRef]state.RefHub{}
 	b.steps = nil
 	return services
@@ -448,7 +456,7 @@ func (b *Index) look(ctx context.Context) {
 	}
 	b.mu.Unlock()
 	if b.Presence != nil {
-		b.Presence.Saw(ctx, nil)
+		b.Presence.Saw(ctx, b.lost(now))
 	}
 	if !b.Store.Shared() {
 		return
@@ -462,7 +470,7 @@ func (b *Index) look(ctx context.Context) {
 		b.complain(ctx, err)
 		return
 	}
-	b.lost = false
+	b.answered(now)
 	seen := make(map[store.Touch]bool, len(list))
 	var fresh store.Touched
 	for _, t := range list {
@@ -477,10 +485,14 @@ func (b *Index) look(ctx context.Context) {
 }
 
 func (b *Index) complain(ctx context.Context, err error) {
-	if !b.lost && ctx.Err() == nil {
+	b.failed = true
+	if !b.outage.IsZero() {
+		return
+	}
+	b.outage = b.Now()
+	if ctx.Err() == nil {
 		b.Log.WarnContext(ctx, "states in lists with a filter may be those of before", "err", err)
 	}
-	b.failed, b.lost = true, true
 }
 
 // refresh reads some resources anew.
@@ -542,7 +554,8 @@ func (b *Index) refresh(ctx context.Context) {
 		b.complain(ctx, err)
 		return
 	}
-	b.failed, b.lost = false, false
+	b.failed = false
+	b.answered(now)
 	b.rested = time.Now().Add(min(rests*time.Since(begin), longestRest))
 	for kind, list := range names {
 		for _, name := range list {
@@ -555,7 +568,7 @@ func (b *Index) refresh(ctx context.Context) {
 	}
 	clear(b.refs)
 	b.renew(known, essences)
-	if seen := b.sightings(b.put(loaded, refs)); len(seen) > 0 && b.Presence != nil {
+	if seen := b.sightings(b.put(loaded, refs), now); len(seen) > 0 && b.Presence != nil {
 		b.Presence.Saw(ctx, seen)
 	}
 	if !b.due() {
