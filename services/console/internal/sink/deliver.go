@@ -350,7 +350,7 @@ func (d *Deliverer) gather(ctx context.Context, v store.View, of store.Sending, 
 	}
 	b.next, b.more = next, next < end
 	now := d.Now()
-	oldest := now.Add(-b.retryFor())
+	oldest := now.Add(-b.interval() - b.retryFor()) // an event may wait for the next message before it is tried first
 	for _, e := range events {
 		list := match.list(e, now)
 		switch {

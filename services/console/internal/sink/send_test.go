@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/base64"
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"io"
@@ -383,4 +384,50 @@ func TestAFilterThatIsChangedAfterAClaimIsHeldTo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// An event waits for the interval before it is tried, for longer than the sink would try it again.
+func TestAnEventThatWasNeverTriedIsNotGivenUp(t *testing.T) {
+	t.Parallel()
+	s := storetest.SQLite(t)
+	d := newDeliverer()
+	d.Store, d.Catalog = s, &catalog.Catalog{}
+	now := time.Now()
+	d.Now = func() time.Time { return now }
+	spec, err := json.Marshal(resource.SinkSpec{
+		Webhook: &resource.WebhookSink{URL: "https://x.invalid/"}, Interval: time.Hour, RetryFor: time.Minute,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var row store.Resource
+	if err := s.Write(t.Context(), "user:ada", func(ctx context.Context, tx *store.Tx) error {
+		list, err := tx.Create(ctx, store.Draft{Kind: store.KindSink, Name: "hook", Spec: spec})
+		if err != nil {
+			return err
+		}
+		row = list[0]
+		tx.Tell(event.Held("edge-1", []string{"web"}, now))
+		return tx.BeginSending(ctx, row.UID)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	waits := func(waiting, stale int) {
+		t.Helper()
+		err := s.Read(t.Context(), func(ctx context.Context, v store.View) error {
+			b, err := d.gather(ctx, v, store.Sending{Sink: row.UID}, row)
+			if len(b.waiting) != waiting || b.stale != stale {
+				t.Errorf("%d events wait and %d are given up, want %d and %d", len(b.waiting), b.stale, waiting, stale)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	waits(1, 0)
+	now = now.Add(time.Hour)
+	waits(1, 0)
+	now = now.Add(2 * time.Minute)
+	waits(0, 1)
 }
