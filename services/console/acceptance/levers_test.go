@@ -513,6 +513,63 @@ func TestALeverEndsByItsOwnTime(t *testing.T) {
 	})
 }
 
+// A cluster that gets other labels can leave what a project allows. Its services keep their levers there, and by these
+// nothing else gets out of bounds.
+func TestAServiceOutOfTheBoundsOfItsProjectKeepsItsLevers(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		p := newPast(t, r)
+		project := &consolev1.Project{Metadata: meta("shop"), Spec: &consolev1.ProjectSpec{
+			Sources: []string{"shop"}, Clusters: &consolev1.ClusterSelector{Labels: prod()},
+		}}
+		p.admin.must(t, newSource("next"), newCluster("edge-1", "env", "prod"), project)
+		write := func(change func(*consolev1.ServiceSpec)) error {
+			spec := p.admin.service(t, "web").GetSpec()
+			change(spec)
+			_, err := p.admin.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{
+				Service: &consolev1.Service{Metadata: meta("web"), Spec: spec},
+			})
+			return err
+		}
+		must := func(_ any, err error) {
+			t.Helper()
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		must(nil, write(func(s *consolev1.ServiceSpec) { s.Project = "shop" }))
+		p.push(t, commitA)
+		p.deliver(t, commitA, "d1", deliveryv1.Phase_PHASE_HEALTHY)
+		p.push(t, commitB)
+		p.deliver(t, commitB, "d2", deliveryv1.Phase_PHASE_FAILED)
+		p.admin.must(t, newCluster("edge-1", "env", "test"))
+
+		p.hold(t, "incident 7")
+		must(p.admin.levers.ResumeService(t.Context(), &consolev1.ResumeServiceRequest{Name: "web"}))
+		must(p.admin.levers.PinService(t.Context(), &consolev1.PinServiceRequest{Name: "web", Commit: commitA}))
+		must(p.admin.levers.PinService(t.Context(), &consolev1.PinServiceRequest{Name: "web"}))
+		must(p.admin.levers.RequestSync(t.Context(), &consolev1.RequestSyncRequest{Name: "web"}))
+		must(p.history.RollbackService(t.Context(), &consolev1.RollbackServiceRequest{Service: "web"}))
+		if pin := p.get(t).GetSync().GetPin(); pin != commitA {
+			t.Errorf("it was rolled back to %q", pin)
+		}
+		p.push(t, strings.Repeat("c", 40))
+		if pin := p.get(t).GetSync().GetPin(); pin != "" {
+			t.Errorf("the next commit did not end the rollback to %s", pin)
+		}
+		const refused = `spec.cluster: project "shop" does not allow cluster "edge-1"`
+		wantCode(t, write(func(s *consolev1.ServiceSpec) { s.Path = "x" }), connect.CodeFailedPrecondition, refused)
+
+		// What the file says behind a rollback is judged when that ends.
+		p.admin.must(t, newCluster("edge-1", "env", "prod"))
+		p.deliver(t, strings.Repeat("c", 40), "d3", deliveryv1.Phase_PHASE_FAILED)
+		p.rollBack(t)
+		must(nil, write(func(s *consolev1.ServiceSpec) { s.Source = "next" }))
+		p.admin.must(t, newCluster("edge-1", "env", "test"))
+		_, err := p.admin.levers.PinService(t.Context(), &consolev1.PinServiceRequest{Name: "web"})
+		wantCode(t, err, connect.CodeFailedPrecondition, `spec.source: project "shop" does not allow source "next"`)
+	})
+}
+
 // handOut hands a service out from a commit with an artifact, and applied has the cluster report on it.
 func (p *past) handOut(t *testing.T, commit, digest string) {
 	t.Helper()

@@ -4,9 +4,11 @@
 package bound
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
@@ -37,7 +39,7 @@ func (Hook) Wrote(ctx context.Context, w *catalog.Write, before, after *store.Re
 	case after.Kind == store.KindBackend && before != nil:
 		return checkBackend(ctx, w.Tx, w.By, *after)
 	case after.Kind == store.KindService:
-		return checkService(ctx, w.Tx, w.By, *after)
+		return checkService(ctx, w.Tx, w.By, before, *after)
 	case after.Kind == store.KindProject && before != nil:
 		return checkProject(ctx, w.Tx, *after)
 	case after.Kind == store.KindConfigSet && before != nil:
@@ -46,7 +48,9 @@ func (Hook) Wrote(ctx context.Context, w *catalog.Write, before, after *store.Re
 	return nil
 }
 
-func checkService(ctx context.Context, tx *store.Tx, by catalog.By, r store.Resource) error {
+// checkService refuses a service that its project does not allow. One that is out of bounds already, since its cluster
+// got other labels, keeps its levers: these bring nothing else out of bounds.
+func checkService(ctx context.Context, tx *store.Tx, by catalog.By, before *store.Resource, r store.Resource) error {
 	var spec state.ServiceSpec
 	if err := state.Decode(r, &spec); err != nil {
 		return err
@@ -68,10 +72,32 @@ func checkService(ctx context.Context, tx *store.Tx, by catalog.By, r store.Reso
 			return fmt.Errorf("read cluster %q: %w", spec.Cluster, err)
 		}
 	}
-	if field, why := refuses(&project.Spec, spec, cluster.Labels); why != "" {
-		return refusal.New(refusal.Precondition, "service %q: spec.%s: project %q does not allow %s: take another, or have the project changed", r.Name, field, spec.Project, why)
+	faults, err := newFaults(&project.Spec, before, r, cluster.Labels)
+	if err != nil || len(faults) == 0 {
+		return err
 	}
-	return nil
+	return refusal.New(refusal.Precondition, "service %q: spec.%s: project %q does not allow %s: take another, or have the project changed", r.Name, faults[0].field, spec.Project, faults[0].what)
+}
+
+// newFaults returns what is out of bounds in a service, without what was so before a write that changes levers only.
+func newFaults(p *resource.ProjectSpec, before *store.Resource, r store.Resource, labels map[string]string) ([]fault, error) {
+	var was, is state.ServiceSpec
+	if err := state.Decode(r, &is); err != nil {
+		return nil, err
+	}
+	faults := refuses(p, is, labels)
+	if len(faults) == 0 || before == nil || !bytes.Equal(before.Sealed, r.Sealed) {
+		return faults, nil
+	}
+	same, err := state.SameButLevers(*before, r) // so the project and the cluster are the same, too
+	if err != nil || !same {
+		return faults, err
+	}
+	if err := state.Decode(*before, &was); err != nil {
+		return nil, err
+	}
+	known := refuses(p, was, labels)
+	return slices.DeleteFunc(faults, func(f fault) bool { return hasFault(known, f) }), nil
 }
 
 // checkSets refuses configuration sets of other projects. Administrators, who see everything, are told of which.
@@ -139,28 +165,36 @@ func servicesNaming(ctx context.Context, tx *store.Tx, to store.Ref) (names []st
 	return names, err
 }
 
-// refuses says which field of a service is out of bounds, and how.
-func refuses(p *resource.ProjectSpec, s state.ServiceSpec, labels map[string]string) (field, why string) {
-	for i, is := range s.Sources {
-		if !wildcard.Any(p.Sources, is.Source) {
-			return fmt.Sprintf("sources[%d].source", i), fmt.Sprintf("source %q", is.Source)
+// fault is a field of a service that its project does not allow, and what is there.
+type fault struct{ field, what string }
+
+// hasFault says whether something is among faults, in whichever field.
+func hasFault(faults []fault, is fault) bool {
+	return slices.ContainsFunc(faults, func(f fault) bool { return f.what == is.what })
+}
+
+// refuses returns all that is out of bounds in a service.
+func refuses(p *resource.ProjectSpec, s state.ServiceSpec, labels map[string]string) (faults []fault) {
+	add := func(refused bool, field, kind, name string) {
+		if refused {
+			faults = append(faults, fault{field, fmt.Sprintf("%s %q", kind, name)})
 		}
 	}
-	switch {
-	case !wildcard.Any(p.Sources, s.Source):
-		return "source", fmt.Sprintf("source %q", s.Source)
-	case s.Catalog: // the content of the folder is bounded by itself
-	case !p.Clusters.Fits(s.Cluster, labels):
-		return "cluster", fmt.Sprintf("cluster %q", s.Cluster)
-	case len(p.Namespaces) > 0 && !wildcard.Any(p.Namespaces, cmp.Or(s.Namespace, defaultNamespace)):
-		return "namespace", fmt.Sprintf("namespace %q", cmp.Or(s.Namespace, defaultNamespace))
+	for i, is := range s.Sources {
+		add(!wildcard.Any(p.Sources, is.Source), fmt.Sprintf("sources[%d].source", i), "source", is.Source)
 	}
-	account := s.Wishes().Impersonate
+	if len(s.Sources) == 0 {
+		add(!wildcard.Any(p.Sources, s.Source), "source", "source", s.Source)
+	}
+	if s.Catalog { // the content of the folder is bounded by itself
+		return faults
+	}
+	namespace, account := cmp.Or(s.Namespace, defaultNamespace), s.Wishes().Impersonate
 	rules := &deliveryv1.ObjectRules{Namespaces: p.Namespaces, Kinds: p.Kinds, DeniedKinds: p.DeniedKinds, Accounts: p.Accounts}
-	if !s.Catalog && accounts.Refused(rules, cmp.Or(s.Namespace, defaultNamespace), account) {
-		return "sync.impersonate", fmt.Sprintf("account %q", account)
-	}
-	return "", ""
+	add(!p.Clusters.Fits(s.Cluster, labels), "cluster", "cluster", s.Cluster)
+	add(len(p.Namespaces) > 0 && !wildcard.Any(p.Namespaces, namespace), "namespace", "namespace", namespace)
+	add(accounts.Refused(rules, namespace, account), "sync.impersonate", "account", account)
+	return faults
 }
 
 func checkProject(ctx context.Context, tx *store.Tx, r store.Resource) error {
@@ -189,8 +223,8 @@ func checkProject(ctx context.Context, tx *store.Tx, r store.Resource) error {
 	}
 	var broken []string
 	for i, spec := range specs {
-		if _, why := refuses(&project.Spec, spec, clusters[spec.Cluster].Labels); why != "" {
-			broken = append(broken, fmt.Sprintf("service %q (%s)", names[i], why))
+		if faults := refuses(&project.Spec, spec, clusters[spec.Cluster].Labels); len(faults) > 0 {
+			broken = append(broken, fmt.Sprintf("service %q (%s)", names[i], faults[0].what))
 		}
 	}
 	if len(broken) == 0 {

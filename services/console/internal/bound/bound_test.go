@@ -1,7 +1,7 @@
 package bound
 
 import (
-	"strings"
+	"slices"
 	"testing"
 
 	"fairlead.dev/services/console/internal/resource"
@@ -15,11 +15,12 @@ func TestAProjectBoundsEachOfSeveralSources(t *testing.T) {
 		Source: "charts", Cluster: "prod",
 		Sources: []state.ServiceSource{{Name: "chart", Source: "charts"}, {Name: "values", Source: "secrets"}},
 	}
-	if field, why := refuses(&p, s, nil); field != "sources[1].source" || !strings.Contains(why, "secrets") {
-		t.Errorf("got %q, %q", field, why)
+	bad, cluster := fault{"sources[1].source", `source "secrets"`}, fault{"cluster", `cluster "prod"`}
+	if got := refuses(&p, s, nil); !slices.Equal(got, []fault{bad, cluster}) {
+		t.Errorf("got %q", got)
 	}
 	s.Sources[1].Source = "shop-values"
-	if field, _ := refuses(&p, s, nil); strings.Contains(field, "source") {
-		t.Errorf("got %q", field)
+	if got := refuses(&p, s, nil); !slices.Equal(got, []fault{cluster}) {
+		t.Errorf("got %q", got)
 	}
 }

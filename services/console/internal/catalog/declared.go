@@ -190,25 +190,10 @@ func (c *Catalog) askDeclared(ctx context.Context, tx *store.Tx, by By, name, co
 func sameButLevers(before, after *store.Resource) (bool, error) {
 	switch before.Kind {
 	case store.KindService:
-		return sameService(before, after)
+		return state.SameButLevers(*before, *after)
 	case store.KindProject, store.KindCluster:
 		same, err := state.SameButFreeze(*before, *after)
 		return same && bytes.Equal(before.Sealed, after.Sealed), err
 	}
 	return false, nil
-}
-
-// sameService says whether files say the same of a service, but for levers.
-func sameService(before, after *store.Resource) (bool, error) {
-	var sides [2]state.ServiceSpec
-	for i, r := range []*store.Resource{before, after} {
-		files, err := state.FilesOf(*r)
-		if err != nil {
-			return false, err
-		}
-		if sides[i], err = state.WithoutLevers(files); err != nil {
-			return false, err
-		}
-	}
-	return state.SameFiles(sides[0], sides[1]), nil
 }

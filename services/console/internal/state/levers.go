@@ -451,6 +451,21 @@ func OnlyLevers(before, after *store.Resource) (bool, error) {
 	return SameFiles(was.files, is.files) && (SameFiles(was.force, is.force) || SameFiles(is.force, is.files)), nil
 }
 
+// SameButLevers says whether files say the same of a service, but for levers.
+func SameButLevers(before, after store.Resource) (bool, error) {
+	var sides [2]ServiceSpec
+	for i, r := range []store.Resource{before, after} {
+		files, err := FilesOf(r)
+		if err != nil {
+			return false, err
+		}
+		if sides[i], err = WithoutLevers(files); err != nil {
+			return false, err
+		}
+	}
+	return SameFiles(sides[0], sides[1]), nil
+}
+
 // WithoutLevers is a spec without all that a lever can set.
 func WithoutLevers(s ServiceSpec) (ServiceSpec, error) {
 	keys, err := SyncKeys(s.Sync)
