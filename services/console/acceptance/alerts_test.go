@@ -114,6 +114,23 @@ func TestAnAlertIsAnEventWhenItBeginsAndWhenItIsOver(t *testing.T) {
 	})
 }
 
+// The end of what the deleted alert found has the key of what the new one finds: told later, it would end that.
+func TestAnAlertThatIsMadeAgainFiresAfterItsEnd(t *testing.T) {
+	t.Parallel()
+	admin := newHub(t, "").start(t).admin(t)
+	admin.must(t, newCluster("edge-1"), newAlert("sites", "name : edge"))
+	admin.awaitFiring(t, "sites")
+	if _, err := admin.alerts.DeleteAlert(t.Context(), &consolev1.DeleteAlertRequest{Name: "sites"}); err != nil {
+		t.Fatal(err)
+	}
+	admin.must(t, newAlert("sites", "name : edge"))
+	admin.awaitFiring(t, "sites")
+	const want = `alert.firing "" 1, alert.resolved "" 0, alert.firing "" 1`
+	if got := admin.alertEvents(t, "sites"); got != want {
+		t.Errorf("told %s, want %s", got, want)
+	}
+}
+
 func TestASilencedAlertTellsNothing(t *testing.T) {
 	t.Parallel()
 	longform.Only(t, "rounds of alerts for seconds")

@@ -104,7 +104,7 @@ func (k *Evaluator) round(ctx context.Context) error {
 	for i, c := range clusters {
 		subjects[i] = subject{c, c.Labels()}
 	}
-	var changes []store.AlertChange
+	var ends, changes []store.AlertChange
 	for _, r := range is.rows {
 		if change, err := k.evaluate(r, is.states[r.UID], subjects); err != nil {
 			k.Log.WarnContext(ctx, "an alert is not evaluated", "alert", r.Name, "err", err)
@@ -117,10 +117,11 @@ func (k *Evaluator) round(ctx context.Context) error {
 		if change, err := k.end(of); err != nil {
 			k.Log.WarnContext(ctx, "the state of an alert that is gone stays", "err", err)
 		} else {
-			changes = append(changes, change)
+			ends = append(ends, change)
 		}
 	}
-	_, err = k.Store.ChangeAlerts(ctx, changes) // a state that a person changed meanwhile is evaluated in the next round
+	// An alert that was made again fires under the name of the one that is gone: the end comes first.
+	_, err = k.Store.ChangeAlerts(ctx, append(ends, changes...)) // a state that a person changed meanwhile is evaluated in the next round
 	return err
 }
 
