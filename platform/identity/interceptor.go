@@ -162,7 +162,7 @@ func authenticate(ctx context.Context, v Verifier, role Role, header http.Header
 		err = own.VerifyAudience(token, header)
 	}
 	if err != nil {
-		if call := callOf(ctx); call != nil && !errors.Is(err, ErrNotReady) && !errors.Is(err, ErrThrottled) {
+		if call := callOf(ctx); call != nil && isAboutToken(err) {
 			call.rejected = err
 		}
 		return nil, refuse(err, header)
@@ -175,6 +175,11 @@ func authenticate(ctx context.Context, v Verifier, role Role, header http.Header
 	}
 	c := &caller{token: token, id: id}
 	return c, c.mayCall(role)
+}
+
+// isAboutToken says whether the error of a verifier says something about the token.
+func isAboutToken(err error) bool {
+	return !errors.Is(err, ErrNotReady) && !errors.Is(err, ErrThrottled) && !errors.Is(err, ErrUnread)
 }
 
 // verifyProof sees to it that the token of an agent is sent by who has its key. verifyProof is asked when a call or a
@@ -259,6 +264,9 @@ func refuse(err error, header http.Header) *refusal {
 	}
 	if errors.Is(err, ErrNotReady) {
 		return &refusal{connect.CodeUnavailable, "this service has not reached the console since it was installed: try again"}
+	}
+	if errors.Is(err, ErrUnread) {
+		return &refusal{connect.CodeUnavailable, ErrUnread.Error() + ": try again later"}
 	}
 	if errors.Is(err, ErrThrottled) {
 		return &refusal{connect.CodeResourceExhausted, ErrThrottled.Error() + ": wait some seconds, and correct the token"}

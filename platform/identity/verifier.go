@@ -38,7 +38,7 @@ type Verifier interface {
 }
 
 // RemoteVerifier is a Verifier that has to ask somebody about some tokens, and counts for the address that a request
-// comes from how many of these were wrong. Its errors are ErrThrottled besides.
+// comes from how many of these were wrong. Its errors are ErrThrottled and ErrUnread besides.
 type RemoteVerifier interface {
 	Verifier
 	VerifyFrom(remote, token string) (Identity, error)
@@ -53,6 +53,8 @@ var (
 	ErrNotReady = errors.New("no trust bundle yet")
 	// ErrThrottled says nothing about the token, either: there were too many wrong ones from its address.
 	ErrThrottled = errors.New("too many wrong tokens came from this address")
+	// ErrUnread says nothing about the token, either: the console keeps it in the database, and could not read it.
+	ErrUnread = errors.New("the console could not read the token from the catalog's database")
 
 	errUnknownKey = fmt.Errorf("%w: its key is unknown", ErrInvalid)
 )

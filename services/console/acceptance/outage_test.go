@@ -175,3 +175,24 @@ func TestAShortLossOfTheDatabaseIsAWarningEach(t *testing.T) {
 		}
 	}
 }
+
+// The console asks its database about an API token, and says so when the database is away.
+func TestAnAPITokenWithoutTheDatabase(t *testing.T) {
+	t.Parallel()
+	g, db := newGate(t, postgres.Database(t))
+	g.set(true)
+	r := newHub(t, db).start(t)
+	made, err := r.admin(t).tokens.CreateToken(t.Context(), &consolev1.CreateTokenRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.set(false)
+	program := r.as(t, made.GetToken())
+	_, err = program.clusters.ListClusters(t.Context(), &consolev1.ListClustersRequest{})
+	wantCode(t, err, connect.CodeUnavailable, "catalog's database")
+	g.set(true)
+	await.True(t, "the token is good", func() bool {
+		_, err := program.clusters.ListClusters(t.Context(), &consolev1.ListClustersRequest{})
+		return err == nil
+	})
+}

@@ -269,7 +269,7 @@ func (a *Authority) verifyAPIToken(text string) (identity.Identity, error) {
 		a.tokens.drop(hash)
 		return identity.Identity{}, fmt.Errorf("%w: not an API token of ours, or no more", identity.ErrInvalid)
 	case err != nil:
-		return identity.Identity{}, fmt.Errorf("%w: %w", identity.ErrNotReady, err)
+		return identity.Identity{}, fmt.Errorf("%w: %w", identity.ErrUnread, err)
 	}
 	a.tokens.keep(hash, id, now)
 	return id, nil
