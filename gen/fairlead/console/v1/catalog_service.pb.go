@@ -316,7 +316,9 @@ type Removals struct {
 	// goes waits for a person (AdminService.ConfirmRemovals).
 	Held bool `protobuf:"varint,1,opt,name=held,proto3" json:"held,omitempty"`
 	// Another one after each confirmation.
-	Confirmation  string `protobuf:"bytes,2,opt,name=confirmation,proto3" json:"confirmation,omitempty"`
+	Confirmation string `protobuf:"bytes,2,opt,name=confirmation,proto3" json:"confirmation,omitempty"`
+	// Clusters that keep services until a person confirms that they go (StatusService.RecordHeld), while held is not set.
+	Clusters      []string `protobuf:"bytes,3,rep,name=clusters,proto3" json:"clusters,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -363,6 +365,13 @@ func (x *Removals) GetConfirmation() string {
 		return x.Confirmation
 	}
 	return ""
+}
+
+func (x *Removals) GetClusters() []string {
+	if x != nil {
+		return x.Clusters
+	}
+	return nil
 }
 
 type SnapshotBegin struct {
@@ -818,10 +827,11 @@ const file_fairlead_console_v1_catalog_service_proto_rawDesc = "" +
 	" \x01(\tR\vresumeToken\x12\x1a\n" +
 	"\brevision\x18\v \x01(\x03R\brevision\x129\n" +
 	"\bremovals\x18\f \x01(\v2\x1d.fairlead.console.v1.RemovalsR\bremovalsB\a\n" +
-	"\x05event\"B\n" +
+	"\x05event\"^\n" +
 	"\bRemovals\x12\x12\n" +
 	"\x04held\x18\x01 \x01(\bR\x04held\x12\"\n" +
-	"\fconfirmation\x18\x02 \x01(\tR\fconfirmation\"@\n" +
+	"\fconfirmation\x18\x02 \x01(\tR\fconfirmation\x12\x1a\n" +
+	"\bclusters\x18\x03 \x03(\tR\bclusters\"@\n" +
 	"\rSnapshotBegin\x12/\n" +
 	"\x05kinds\x18\x01 \x03(\x0e2\x19.fairlead.console.v1.KindR\x05kinds\"\r\n" +
 	"\vSnapshotEnd\"\v\n" +
