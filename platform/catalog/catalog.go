@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -302,6 +303,36 @@ type Removals struct {
 	// Confirmation is another one after each time that a person let go what was held. Known: the console tells.
 	Confirmation string
 	Known        bool
+	// Waiting are the clusters that keep services until then, while Held is not set; nil: none. The same clusters are
+	// the same pointer.
+	Waiting *Waiting
+}
+
+// Waiting are names of clusters. A Waiting is never changed.
+type Waiting map[string]struct{}
+
+// Has says whether a cluster is among them.
+func (w *Waiting) Has(cluster string) bool {
+	if w == nil {
+		return false
+	}
+	_, has := (*w)[cluster]
+	return has
+}
+
+// take returns what the console says now.
+func (w *Waiting) take(clusters []string) *Waiting {
+	if len(clusters) == 0 {
+		return nil
+	}
+	is := make(Waiting, len(clusters))
+	for _, name := range clusters {
+		is[name] = struct{}{}
+	}
+	if w != nil && maps.Equal(*w, is) {
+		return w
+	}
+	return &is
 }
 
 // Removals is what the console said last. Subscribers are woken when it changes.
@@ -314,7 +345,9 @@ func (c *Catalog) Removals() Removals {
 // takeRemovals takes in what the console says. Of several consoles one may not know yet that removals are held: only a
 // confirmation ends that.
 func (c *Catalog) takeRemovals(m *consolev1.Removals) {
-	is := Removals{Held: m.GetHeld(), Confirmation: m.GetConfirmation(), Known: m != nil}
+	is := Removals{
+		Held: m.GetHeld(), Confirmation: m.GetConfirmation(), Known: m != nil, Waiting: c.removals.Waiting.take(m.GetClusters()),
+	}
 	if c.removals.Held && !is.Held && is.Confirmation == c.removals.Confirmation || is == c.removals {
 		return
 	}

@@ -1,6 +1,7 @@
 package acceptance
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -93,6 +94,39 @@ func TestRemovalsWaitAfterTheDatabaseWasPutBack(t *testing.T) {
 		events := listEvents(t, r.events(t, r.adminToken(t)), "type : removals OR type = catalog.restored")
 		if got := types(events); got != "catalog.restored removals.held removals.confirmed" {
 			t.Errorf("events are %s", got)
+		}
+	})
+}
+
+// Where only one cluster keeps services, every distributor is told which: an agent may come to another one, which knows
+// nothing of it.
+func TestEveryDistributorIsToldWhichClustersWait(t *testing.T) {
+	t.Parallel()
+	bothDatabases(t, func(t *testing.T, r *running) {
+		admin, distributor := r.admin(t), r.service(t, identity.ServiceDistributor)
+		admin.putCluster(t, "edge-1")
+		admin.putCluster(t, "edge-2")
+		if _, err := distributor.status.RecordHeld(t.Context(), &consolev1.RecordHeldRequest{
+			Clusters: []*consolev1.ClusterHeld{{Cluster: "edge-2", Services: []string{"web"}}},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		f := newFollower()
+		f.follow(t, distributor, func() bool { return f.snapshots == 1 && !f.inside })
+		for _, token := range []string{"", f.token} {
+			if got := removals(t, distributor, token); got.GetHeld() || !slices.Equal(got.GetClusters(), []string{"edge-2"}) {
+				t.Errorf("after token %q: %v", token, got)
+			}
+		}
+		held, err := admin.admin.GetRemovals(t.Context(), &consolev1.GetRemovalsRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := admin.admin.ConfirmRemovals(t.Context(), &consolev1.ConfirmRemovalsRequest{Id: held.GetId()}); err != nil {
+			t.Fatal(err)
+		}
+		if got := removals(t, distributor, ""); len(got.GetClusters()) > 0 || got.GetConfirmation() == "" {
+			t.Errorf("after the confirmation: %v", got)
 		}
 	})
 }

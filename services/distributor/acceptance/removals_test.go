@@ -66,3 +66,20 @@ func TestWhatARestoredCatalogLacksStaysUntilItIsConfirmed(t *testing.T) {
 		t.Errorf("the agent has %v", a.have)
 	}
 }
+
+// A distributor that has just come knows by the console that a person is asked about a cluster.
+func TestWhatAPersonIsAskedAboutStaysAtEveryDistributor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.ship()
+	w.console.SayOfRemovals(&consolev1.Removals{Clusters: []string{"edge-1"}})
+	a := w.start().agent("edge-1")
+	a.awaitCommit("hello", commit("1"))
+	a.have["new"] = ""
+	await.True(w.t, "the console is told", func() bool { a.sync(); return slices.Equal(w.console.heldAt("edge-1"), []string{"new"}) })
+	if _, has := a.have["new"]; !has {
+		t.Fatal("it was removed before it was confirmed")
+	}
+	w.console.SayOfRemovals(&consolev1.Removals{Confirmation: "c1"})
+	await.True(w.t, "it goes", func() bool { a.sync(); _, has := a.have["new"]; return !has })
+}

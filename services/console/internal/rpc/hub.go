@@ -144,8 +144,18 @@ func (s *statuses) RecordHeld(ctx context.Context, req *consolev1.RecordHeldRequ
 	return &consolev1.RecordHeldResponse{}, nil
 }
 
-func encodeRemovals(r guard.Removals) *consolev1.Removals {
-	return &consolev1.Removals{Held: !r.HoldTime.IsZero(), Confirmation: r.Confirmation}
+// removals are what a follower is told of them. Which clusters wait is read now: of another confirmation it would be
+// about something else.
+func (s *followers) removals(ctx context.Context, r guard.Removals) (*consolev1.Removals, error) {
+	out := &consolev1.Removals{Held: !r.HoldTime.IsZero(), Confirmation: r.Confirmation}
+	if out.GetHeld() {
+		return out, nil
+	}
+	now, err := s.Removals.State(ctx)
+	if err == nil && now.Confirmation == r.Confirmation {
+		out.Clusters = descriptor.Each(now.Clusters, func(h guard.Held) string { return h.Cluster })
+	}
+	return out, err
 }
 
 // messageBytes is how much of a catalog goes into one message: far below what clients accept, and
@@ -162,9 +172,22 @@ func (s *followers) Watch(ctx context.Context, req *consolev1.WatchRequest, stre
 	if err != nil {
 		return err
 	}
+	var told *consolev1.Removals
 	err = s.Hub.Stream(ctx, &feed.Follower{
 		Token: req.GetResumeToken(), Kinds: kinds,
-		Send: func(e feed.Event) error { return s.sendEvent(e, req.GetKinds(), send) },
+		Send: func(e feed.Event) error {
+			if e.Kind != feed.Delta {
+				removals, err := s.removals(ctx, e.Removals)
+				if err != nil && told == nil {
+					return err
+				}
+				if err != nil { // the stream outlives a database that is away for a while
+					removals.Clusters = told.GetClusters()
+				}
+				told = removals
+			}
+			return s.sendEvent(e, req.GetKinds(), told, send)
+		},
 	})
 	if errors.Is(ctx.Err(), context.Canceled) {
 		// The caller went, or the console drains: either way there is nothing to find in a log.
@@ -188,10 +211,10 @@ func (s *followers) followed(kinds []consolev1.Kind) ([]store.Kind, error) {
 }
 
 // sendEvent sends an event as one or more messages.
-func (s *followers) sendEvent(e feed.Event, kinds []consolev1.Kind, send func(*consolev1.WatchResponse) error) error {
+func (s *followers) sendEvent(e feed.Event, kinds []consolev1.Kind, removals *consolev1.Removals, send func(*consolev1.WatchResponse) error) error {
 	switch e.Kind {
 	case feed.Heartbeat:
-		return send(&consolev1.WatchResponse{ResumeToken: e.Token, Revision: e.Seq, Removals: encodeRemovals(e.Removals), Event: &consolev1.WatchResponse_Heartbeat{Heartbeat: &consolev1.Heartbeat{}}})
+		return send(&consolev1.WatchResponse{ResumeToken: e.Token, Revision: e.Seq, Removals: removals, Event: &consolev1.WatchResponse_Heartbeat{Heartbeat: &consolev1.Heartbeat{}}})
 	case feed.Snapshot:
 		if err := send(&consolev1.WatchResponse{Event: &consolev1.WatchResponse_SnapshotBegin{SnapshotBegin: &consolev1.SnapshotBegin{Kinds: kinds}}}); err != nil {
 			return err
@@ -199,7 +222,7 @@ func (s *followers) sendEvent(e feed.Event, kinds []consolev1.Kind, send func(*c
 		if err := s.sendChanges(e.Changes, func(store.Change) (string, int64) { return "", 0 }, send); err != nil {
 			return err
 		}
-		return send(&consolev1.WatchResponse{ResumeToken: e.Token, Revision: e.Seq, Removals: encodeRemovals(e.Removals), Event: &consolev1.WatchResponse_SnapshotEnd{SnapshotEnd: &consolev1.SnapshotEnd{}}})
+		return send(&consolev1.WatchResponse{ResumeToken: e.Token, Revision: e.Seq, Removals: removals, Event: &consolev1.WatchResponse_SnapshotEnd{SnapshotEnd: &consolev1.SnapshotEnd{}}})
 	default:
 		last := e.Changes[len(e.Changes)-1].Cursor
 		return s.sendChanges(e.Changes, func(c store.Change) (string, int64) {

@@ -85,6 +85,12 @@ func (g *Gate) Pass(cluster string, d plan.Difference, claimed bool) plan.Differ
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	was := g.clusters[cluster]
+	if was == nil && is.Waiting.Has(cluster) { // by what another distributor was told
+		if len(d.Removed) == 0 {
+			return d // what that distributor told the console stays
+		}
+		was = &doubtful{claimed: true, before: is.Confirmation}
+	}
 	now := &doubtful{services: d.Removed, claimed: claimed, before: is.Confirmation}
 	if was != nil && was.claimed {
 		now.claimed, now.before = true, was.before
@@ -160,6 +166,7 @@ func (g *Gate) wake() {
 // have lost them.
 func (g *Gate) Changed() (released map[string]struct{}) {
 	is := g.removals()
+	is.Waiting = nil // of no cluster whose services are held here
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if is == g.last {

@@ -136,6 +136,31 @@ func TestAClaimOutlivesTheDiskOfTheAgentThatMadeIt(t *testing.T) {
 	told.await(t, "edge-1")
 }
 
+// A distributor that never saw the claim, since it has restarted or another one answered before, knows of it by the
+// console.
+func TestAClaimThatAnotherDistributorSawCounts(t *testing.T) {
+	t.Parallel()
+	said := catalog.Removals{Known: true, Confirmation: "c1", Waiting: &catalog.Waiting{"edge-1": {}}}
+	g, told := start(t, &said)
+	g.Pass("edge-1", plan.Difference{None: true}, false) // an agent that lost its disk: the console is told nothing
+	if d := g.Pass("edge-2", removes("old"), false); len(d.Removed) != 1 {
+		t.Errorf("what waits in one cluster waits in another: %+v", d)
+	}
+	told.await(t, "edge-2")
+	if d := g.Pass("edge-1", removes("new"), false); !d.None || len(d.Removed) > 0 {
+		t.Errorf("got %+v", d)
+	}
+	told.await(t, "edge-1", "new")
+	said = catalog.Removals{Known: true, Confirmation: "c1"} // of several consoles one may be older
+	if d := g.Pass("edge-1", removes("new"), false); len(d.Removed) > 0 {
+		t.Errorf("forgotten: %+v", d)
+	}
+	said = catalog.Removals{Known: true, Confirmation: "c2"}
+	if d := g.Pass("edge-1", removes("new"), false); len(d.Removed) != 1 {
+		t.Errorf("after the confirmation: %+v", d)
+	}
+}
+
 // With the last service that the catalog lacked the doubt is over: what is deleted later goes.
 func TestAClaimEndsWhenAllThatItHeldIsMadeAgain(t *testing.T) {
 	t.Parallel()
