@@ -73,6 +73,7 @@ const (
 	CatalogRestored   = "catalog.restored"
 	RemovalsHeld      = "removals.held"
 	RemovalsConfirmed = "removals.confirmed"
+	RemovalsResolved  = "removals.resolved"
 
 	SinkFailing       = "sink.failing"
 	SinkRecovered     = "sink.recovered"
@@ -107,7 +108,7 @@ func Types() []string {
 		GuardTripped, GuardConfirmed, PinSet, PinReleased, HoldSet, HoldReleased, LeverEnding, FreezeSet, FreezeReleased,
 		ClusterJoined, ClusterLost, ClusterBack, ClusterLeft, TokenReused,
 		AccessRequest, AccessLent, AccessRefused, AccessTaken, AccessOver,
-		CatalogRestored, RemovalsHeld, RemovalsConfirmed,
+		CatalogRestored, RemovalsHeld, RemovalsConfirmed, RemovalsResolved,
 		SinkFailing, SinkRecovered, SinkDropped,
 		AlertFiring, AlertResolved, AlertAcknowledged, AlertSilenced, AlertUnsilenced,
 	}

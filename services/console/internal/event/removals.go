@@ -31,10 +31,24 @@ func Held(cluster string, services []string, at time.Time) store.Event {
 	}, at)
 }
 
-// Confirmed says that what was held goes.
-func Confirmed(actor string, clusters int, at time.Time) store.Event {
+// Confirmed says that what was held goes, of each cluster: an alert of what it keeps is the cluster's own.
+func Confirmed(actor string, clusters []string, at time.Time) (out []store.Event) {
+	if len(clusters) == 0 {
+		clusters = []string{""}
+	}
+	for _, cluster := range clusters {
+		out = append(out, stored(&consolev1.Event{
+			Type: RemovalsConfirmed, Severity: info, Cluster: cluster, Actor: actor,
+			Message: "What the catalog does not have is removed again.",
+		}, at))
+	}
+	return out
+}
+
+// Resolved says that nothing is held in a cluster any more, and that nobody confirmed it.
+func Resolved(cluster string, at time.Time) store.Event {
 	return stored(&consolev1.Event{
-		Type: RemovalsConfirmed, Severity: info, Actor: actor, Count: int32(clusters),
-		Message: "What the catalog does not have is removed from clusters again.",
+		Type: RemovalsResolved, Severity: info, Cluster: cluster,
+		Message: "It has no services any more that the catalog does not have.",
 	}, at)
 }

@@ -43,7 +43,7 @@ func Ended(typ string) []string {
 		return []string{ClusterLost}
 	case SinkRecovered:
 		return []string{SinkFailing}
-	case RemovalsConfirmed:
+	case RemovalsConfirmed, RemovalsResolved:
 		return []string{RemovalsHeld}
 	case AlertResolved:
 		return []string{AlertFiring}

@@ -74,8 +74,11 @@ func (k *Desk) Record(ctx context.Context, in map[string][]string) error {
 			if err := tx.PutHeld(ctx, cluster.UID, services); err != nil {
 				return err
 			}
-			if len(before[name]) == 0 {
+			switch {
+			case len(before[name]) == 0:
 				tx.Tell(event.Held(name, services, tx.Now()))
+			case len(services) == 0:
+				tx.Tell(event.Resolved(name, tx.Now()))
 			}
 		}
 		return nil
@@ -143,8 +146,10 @@ func (k *Desk) Confirm(ctx context.Context, by catalog.By, id string) error {
 			return refusal.New(refusal.Precondition, "removals: what is held is not what %q is about: look at it with `fairlead confirm removals`", id)
 		}
 		services := map[string][]string{}
+		var clusters []string
 		for _, c := range now.Clusters {
 			services[c.Cluster] = c.Services
+			clusters = append(clusters, c.Cluster)
 		}
 		before, err := json.Marshal(services)
 		if err != nil {
@@ -153,7 +158,7 @@ func (k *Desk) Confirm(ctx context.Context, by catalog.By, id string) error {
 		if err := tx.ReleaseRemovals(ctx); err != nil {
 			return err
 		}
-		tx.Tell(event.Confirmed(by.Subject, len(now.Clusters), tx.Now()))
+		tx.Tell(event.Confirmed(by.Subject, clusters, tx.Now())...)
 		who := audit.Who{Identity: by.Identity, Remote: by.Remote, TraceID: by.TraceID}
 		return tx.Audit(ctx, audit.Event(who, tx.Now(), audit.Act{Action: "removals.confirm", Name: id, Reason: now.Reason, Before: string(before)}))
 	})

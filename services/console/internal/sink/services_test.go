@@ -21,6 +21,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/event"
+	"fairlead.dev/services/console/internal/removals"
 	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
@@ -207,6 +208,48 @@ func TestAnEventOfManyServicesEndsTheAlertOfEach(t *testing.T) {
 	if open, requests := p.counts(); open != 1 || requests > 2*services+1+2*pageLanes {
 		t.Errorf("%d alerts are open after %d requests", open, requests)
 	}
+}
+
+// A cluster that keeps services is an alert of its own, which ends when they may go, and when they were made again.
+func TestTheAlertOfHeldRemovalsEnds(t *testing.T) {
+	t.Parallel()
+	p := newPager(t, nil)
+	d, uid := deliverTo(t, p)
+	if err := d.Store.Write(t.Context(), "user:ada", func(ctx context.Context, tx *store.Tx) error {
+		_, err := tx.Create(ctx, store.Draft{Kind: store.KindCluster, Name: "edge-1", Spec: []byte("{}")},
+			store.Draft{Kind: store.KindCluster, Name: "edge-2", Spec: []byte("{}")})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	desk := &removals.Desk{Store: d.Store, Log: d.Log}
+	if err := desk.Hold(t.Context(), "a test"); err != nil {
+		t.Fatal(err)
+	}
+	sendAll(t, d, uid)
+	other, _ := p.counts() // of the restore itself
+	held := func(open int, in map[string][]string) {
+		t.Helper()
+		if err := desk.Record(t.Context(), in); err != nil {
+			t.Fatal(err)
+		}
+		sendAll(t, d, uid)
+		if got, _ := p.counts(); got != other+open {
+			t.Fatalf("%d alerts are open of %v, want %d", got-other, in, open)
+		}
+	}
+	both := map[string][]string{"edge-1": {"web"}, "edge-2": {"web", "api"}}
+	held(2, both)
+	held(1, map[string][]string{"edge-1": {}, "edge-2": {"web"}})
+	held(2, both)
+	now, err := desk.State(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := desk.Confirm(t.Context(), catalog.Self("test"), now.ID); err != nil {
+		t.Fatal(err)
+	}
+	held(0, map[string][]string{"edge-1": {}, "edge-2": {}})
 }
 
 func TestPagesAreNotHeldUpByEnds(t *testing.T) {
