@@ -449,7 +449,8 @@ func (v View) LastRevisions(ctx context.Context, services []string) (map[string]
 // newest first; 0: from the newest on.
 func (v View) History(ctx context.Context, ref Ref, before int64, limit int) ([]Revision, error) {
 	rows, err := v.db.QueryContext(ctx, "SELECT uid, revision, action, author, time, labels, spec FROM revisions"+
-		" WHERE uid = (SELECT uid FROM revisions WHERE kind = $1 AND name = $2 ORDER BY time DESC, revision DESC LIMIT 1)"+
+		" WHERE uid = COALESCE((SELECT uid FROM resources WHERE kind = $1 AND name = $2),"+
+		" (SELECT uid FROM revisions WHERE kind = $1 AND name = $2 ORDER BY time DESC, revision DESC LIMIT 1))"+
 		" AND (CAST($3 AS BIGINT) = 0 OR revision < CAST($3 AS BIGINT)) ORDER BY revision DESC LIMIT $4", ref.Kind, ref.Name, before, limit)
 	return database.Collect(rows, err, scanRevision)
 }

@@ -48,6 +48,7 @@ func Run(t *testing.T, open func(t *testing.T) Open) {
 		"HistoryIsKeptAndBounded":              testHistory,
 		"ChangesComeOnceAndInOrder":            testChanges,
 		"RecreatedResourceIsDeletedFirst":      testRecreated,
+		"HistoryIsOfTheResourceThatIsThere":    testHistoryOfRecreated,
 		"CursorOfAnotherHistoryIsNotReached":   testForeignCursor,
 		"LogIsBounded":                         testLogBound,
 		"StatusesStayOutOfTheLog":              testChatter,
@@ -408,6 +409,29 @@ func testRecreated(t *testing.T, open Open) {
 	list, _ := changes(t, s, a.Seq, 10)
 	if len(list) != 2 || !list[0].Deleted || list[0].UID != a.UID || list[1].Deleted || list[1].UID != b.UID {
 		t.Fatalf("got %+v", list)
+	}
+}
+
+// A clock that is behind writes the new resource with earlier times than those of the deleted one.
+func testHistoryOfRecreated(t *testing.T, open Open) {
+	now := time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)
+	s := open(store.Options{Now: func() time.Time { return now }})
+	ref := store.Ref{Kind: store.KindSource, Name: "shop"}
+	of := func() (uids []string) {
+		for _, r := range read(t, s, func(ctx context.Context, v store.View) ([]store.Revision, error) { return v.History(ctx, ref, 0, 10) }) {
+			uids = append(uids, r.UID)
+		}
+		return uids
+	}
+	a := create(t, s, draft(ref.Kind, ref.Name, `{}`))
+	remove(t, s, a)
+	if got, want := of(), []string{a.UID, a.UID}; !slices.Equal(got, want) {
+		t.Errorf("the history of what is gone is of %q, want %q", got, want)
+	}
+	now = now.Add(-time.Hour)
+	b := create(t, s, draft(ref.Kind, ref.Name, `{}`))
+	if got, want := of(), []string{b.UID}; !slices.Equal(got, want) {
+		t.Errorf("the history of what is there is of %q, want %q", got, want)
 	}
 }
 
