@@ -141,6 +141,10 @@ func BoundTo(token string) string {
 	return c.Confirmation.Ed25519
 }
 
+// ClusterOf is the UID of the cluster that an agent's own token is of, as in Identity.ClusterUID; empty: the token does
+// not say. No trust rests on it.
+func ClusterOf(token string) string { return saidBy(token).ClusterUID }
+
 // saidBy is what a token says of itself, whoever signed it.
 func saidBy(token string) (c claims) {
 	parsed, err := jwt.ParseSigned(token, []jose.SignatureAlgorithm{jose.EdDSA})

@@ -544,7 +544,8 @@ func (a *Agent) reconcile(ctx context.Context) error {
 func (a *Agent) belong(ctx context.Context) (bool, error) {
 	backoff := retry.Backoff{Floor: belongFloor, Max: belongMax}
 	for {
-		err := a.inventory.Belong(ctx, a.joiner.Cluster())
+		token, _ := a.joiner.Tokens().Token(ctx) // without a token the hub wants nothing
+		err := a.inventory.Belong(ctx, a.joiner.Cluster(), identity.ClusterOf(token))
 		if err == nil {
 			close(a.belongs)
 			return true, nil

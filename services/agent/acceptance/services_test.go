@@ -2,6 +2,7 @@ package acceptance
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +21,7 @@ import (
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/await"
+	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/agent"
 	"fairlead.dev/services/agent/internal/inventory"
@@ -800,6 +802,59 @@ func TestAgentOfAnotherClusterTouchesNothing(t *testing.T) {
 		t.Errorf("it ended with %v", err)
 	}
 	w.mustData("a", "1")
+}
+
+// The database of a hub is lost, and a new hub has a cluster of the same name: it never wanted what is there.
+func TestAnotherHubRemovesNothingThatItNeverWanted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	name := w.service("web")
+	// join makes this the cluster of a hub, which gave it an UID.
+	join := func(uid string) {
+		w.loseDisk()
+		token, _, err := w.hub.keys.Sign(identity.Identity{
+			Kind: identity.KindAgent, Name: w.hub.cluster, ClusterUID: uid,
+		}, identity.AgentLifetime)
+		if err != nil {
+			t.Fatal(err)
+		}
+		member, err := json.Marshal(map[string]any{
+			"cluster": w.hub.cluster, "endpoints": map[string]any{"distributors": []string{w.hub.server.URL}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for file, content := range map[string][]byte{"token": []byte(token), "cluster.json": member} {
+			if err := os.WriteFile(filepath.Join(w.data, file), content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.hub.mu.Lock()
+		defer w.hub.mu.Unlock()
+		w.hub.joined, w.hub.token = true, token
+	}
+	join(w.namespace + "-old")
+	stop := w.start()
+	files := map[string]string{"a.yaml": configMap("a", "1")}
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, files), healthy)
+	stop()
+	join(w.namespace + "-new")
+	w.hub.remove(name)
+	stop = w.start()
+	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
+		return r.GetPhase() == failed && strings.Contains(r.GetMessage(), "another hub put it into this cluster")
+	})
+	w.mustData("a", "1")
+	other := w.service("other")
+	w.hub.awaitPhase(t, other, w.hub.push(t, other, w.namespace, files), failed)
+	w.hub.remove(other)
+	// Once the new hub has it in its catalog, the service is its own, over a restart, too.
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, files), healthy)
+	stop()
+	w.start()
+	w.hub.remove(name)
+	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetPhase() == removed })
+	w.mustBeGone("v1", "ConfigMap", w.namespace, "a")
 }
 
 func TestJoin(t *testing.T) {

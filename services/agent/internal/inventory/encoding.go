@@ -62,6 +62,8 @@ type state struct {
 	Left    []object.Key    `json:"left,omitempty"`
 	Repairs uint64          `json:"repairs,omitempty"`
 	Tests   json.RawMessage `json:"tests,omitempty"`
+
+	Cluster string `json:"cluster,omitempty"`
 }
 
 func headName(service string) string { return "inventory." + service }
@@ -90,6 +92,7 @@ func disassemble(record Record, bits int) (head *unstructured.Unstructured, chun
 		Bits: bits, Progress: record.Progress, Release: record.Release, Orphan: record.Orphan, Repairs: record.Repairs, Seal: record.Seal,
 		Begun: record.Begun, Some: record.Some, Asked: record.Asked, Account: record.Account, Kept: record.Kept,
 		Spared: record.Spared, CalledOff: record.CalledOff, Left: record.Left, Tests: record.Tests,
+		Cluster: record.Cluster,
 	}
 	data := map[string]any{}
 	if bits == 0 {
@@ -272,6 +275,7 @@ func decodeStored(
 			Progress: account.Progress, Release: account.Release, Orphan: account.Orphan, Repairs: account.Repairs, Seal: account.Seal,
 			Begun: account.Begun, Some: account.Some, Asked: account.Asked, Account: account.Account,
 			Kept: account.Kept, Spared: account.Spared, CalledOff: account.CalledOff, Left: account.Left, Tests: account.Tests,
+			Cluster: account.Cluster,
 		},
 		version: head.GetResourceVersion(), chunks: account.Chunks, bits: account.Bits,
 		annotations: head.GetAnnotations(),

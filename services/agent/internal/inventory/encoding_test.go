@@ -15,7 +15,7 @@ import (
 
 func record(objects int) Record {
 	record := Record{
-		Service: "shop", Complete: true, Begun: "set", Orphan: true, Account: "shop/deployer",
+		Service: "shop", Complete: true, Begun: "set", Orphan: true, Account: "shop/deployer", Cluster: "another",
 		Kept: []string{"Namespace shop stays."}, Spared: []string{"Namespace own stays."},
 		Left: []object.Key{
 			{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition", Name: "boats.harbour.dev"},

@@ -158,6 +158,8 @@ type Record struct {
 	// Seal is random text that the service keeps for ever: it tells the objects of hooks that the agent made from those
 	// that others made beforehand. Get makes one, and Save keeps it.
 	Seal string
+	// Cluster is the UID of the hub's cluster that the service is of; "": the one that ClusterMap names.
+	Cluster string
 	// Repairs counts what was put right.
 	Repairs uint64
 	// Tests is what package trial knows of the service's tests.
@@ -206,6 +208,9 @@ type Store struct {
 	claimed map[string][]object.Key
 	// wanted are the objects that a service waits for, should others have them.
 	wanted map[string][]object.Key
+	// uid is that of the cluster that the agent joined as, notedUID that of ClusterMap. allOwn: see settle.
+	uid, notedUID string
+	allOwn        bool
 	// seals are of services whose records have none yet.
 	seals map[string]string
 	// track is told what a service has, whenever that changes.
@@ -573,6 +578,7 @@ func (s *Store) Save(ctx context.Context, record Record) error {
 	if record.Seal == "" {
 		record.Seal = before.record.Seal
 	}
+	s.stamp(&record)
 	s.mu.Unlock()
 	after, err := s.write(ctx, before, record)
 	if apierrors.IsNotFound(err) && before.version == "" {

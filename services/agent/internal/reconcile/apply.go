@@ -530,7 +530,8 @@ func orphansObjects(service desired.Service) bool {
 
 // noteWishes writes down in the cluster what decides about the objects when all else is lost, before it is needed.
 func (s *site) noteWishes(ctx context.Context, service desired.Service, record inventory.Record) (inventory.Record, error) {
-	same := record.Orphan == orphansObjects(service) && record.Account == service.Sync.GetImpersonate()
+	same := record.Orphan == orphansObjects(service) && record.Account == service.Sync.GetImpersonate() &&
+		!s.controller.Inventory.IsForeign(record)
 	record.Orphan, record.Account = orphansObjects(service), service.Sync.GetImpersonate()
 	if same || len(record.Entries) == 0 { // the first list of objects has it
 		return record, nil
@@ -740,6 +741,9 @@ func (w *worker) takenProblem(failures []apply.Failure) *problem {
 	for _, failure := range failures {
 		switch _, what := w.site.controller.Desired.Get(failure.Problem.Owner); what {
 		case desired.Remove:
+			if record, _ := w.site.controller.Inventory.Glance(failure.Problem.Owner); w.site.controller.Inventory.IsForeign(record) {
+				return refusedProblem(failures) // it stays
+			}
 			continue
 		case desired.Apply:
 			text = "Waits for a moment, in case service %q is about to let go of %s"

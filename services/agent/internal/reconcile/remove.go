@@ -40,6 +40,9 @@ func (w *worker) takeOut(ctx, patience context.Context) time.Duration {
 	if err != nil {
 		return w.reportFailure(service, record, problem{text: err.Error() + "."})
 	}
+	if w.site.controller.Inventory.IsForeign(record) && len(record.Entries) > 0 {
+		return w.reportFailure(service, record, problem{final: true, text: foreignStays})
+	}
 	if service.Sync != nil { // else the record is all that is known
 		record.Orphan = orphansObjects(service)
 		if account := service.Sync.GetImpersonate(); account != "" || !w.site.controller.RequireImpersonation && !w.site.controller.currentNarrower().RequireAccount {
@@ -112,6 +115,12 @@ func (w *worker) takeOut(ctx, patience context.Context) time.Duration {
 	w.site.log.Info("removed", "objects", len(record.Entries), "kept", kept)
 	return 0
 }
+
+// foreignStays is why a service stays that the hub never wanted here.
+const foreignStays = "The service is not removed: another hub put it into this cluster, or this hub did before the " +
+	"cluster was removed from it and joined again. Its objects stay. " +
+	"To keep the service apply it to the catalog again. To have all such services removed, delete ConfigMap " +
+	inventory.ClusterMap + " in namespace " + inventory.Namespace + " and restart the agent."
 
 // noteSpared writes down what a removal has kept in the cluster: the passes after this one do not come across it again.
 func (s *site) noteSpared(ctx context.Context, record inventory.Record, kept []string) inventory.Record {
