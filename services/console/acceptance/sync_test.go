@@ -203,12 +203,18 @@ func TestServicesWaitForOthersThatExist(t *testing.T) {
 			{waits("c", "edge-1", "far"), `service "far" is for cluster "edge-2"`},
 			{waits("a", "edge-1", "c"), "a -> c -> b -> a"},
 			{waits("a", "edge-1", "a"), "a -> a"},
+			{waits("b", "edge-2"), `service "b": spec.cluster: it is waited for in cluster "edge-1" by service "c" (spec.sync.dependsOn)`},
 		} {
 			_, err := admin.batchServices(t, bad.update)
 			wantCode(t, err, connect.CodeFailedPrecondition, "spec.sync.dependsOn", bad.words)
 		}
-		if _, err := admin.batchServices(t, waits("c", "edge-1", "b", "a")); err != nil {
-			t.Error(err)
+		for _, batch := range [][]*consolev1.UpdateServiceRequest{
+			{waits("c", "edge-2", "b"), waits("b", "edge-2")}, // together, in any order
+			{waits("b", "edge-1", "a"), waits("c", "edge-1", "b", "a")},
+		} {
+			if _, err := admin.batchServices(t, batch...); err != nil {
+				t.Error(err)
+			}
 		}
 		_, err := admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{Name: "a"})
 		wantCode(t, err, connect.CodeFailedPrecondition,
@@ -219,6 +225,34 @@ func TestServicesWaitForOthersThatExist(t *testing.T) {
 			}); err != nil {
 				t.Error(name, err)
 			}
+		}
+	})
+}
+
+// What a file says behind a rollback counts again when that ends, so the services that it waits for stay.
+func TestAServiceWaitsForOthersBehindARollback(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		p := newPast(t, r)
+		p.admin.putService(t, "db", "edge-1")
+		p.push(t, commitA)
+		p.deliver(t, commitA, "d1", deliveryv1.Phase_PHASE_HEALTHY)
+		p.push(t, commitB)
+		p.deliver(t, commitB, "d2", deliveryv1.Phase_PHASE_FAILED)
+		p.rollBack(t)
+		waits := func(name, on string) error {
+			s := newService(name, "shop", "edge-1")
+			s.Spec.Sync = &deliveryv1.SyncSpec{DependsOn: []string{on}}
+			return p.admin.tryService(t, s)
+		}
+		wantCode(t, waits("web", "none"), connect.CodeFailedPrecondition, `service "none" does not exist`)
+		if err := waits("web", "db"); err != nil {
+			t.Fatal(err)
+		}
+		wantCode(t, waits("db", "web"), connect.CodeFailedPrecondition, "db -> web -> db")
+		_, err := p.admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{Name: "db"})
+		wantCode(t, err, connect.CodeFailedPrecondition, `service "db" is waited for by service "web"`)
+		if _, err := p.admin.levers.PinService(t.Context(), &consolev1.PinServiceRequest{Name: "web"}); err != nil {
+			t.Errorf("the end of the rollback: %v", err)
 		}
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/authz"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/depend"
 	"fairlead.dev/services/console/internal/intake"
 	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/seal"
@@ -41,7 +42,7 @@ func newOld(t *testing.T) *old {
 	ada := identity.Identity{Kind: identity.KindUser, Name: "ada", Groups: []string{identity.AdminsGroup}}
 	o := &old{store: s, by: catalog.By{Identity: ada, Subject: ada.Subject()}}
 	o.Catalog = catalog.New(authz.New(s, nil), catalog.Deps{Store: s, Box: box, Log: slog.New(slog.DiscardHandler), Hooks: func(c *catalog.Catalog) []catalog.Hook {
-		return []catalog.Hook{catalog.Globals{Catalog: c}}
+		return []catalog.Hook{catalog.Globals{Catalog: c}, depend.Hook{}}
 	}})
 	source := state.Source{
 		Meta: state.Meta{Name: "shop"},
@@ -195,6 +196,28 @@ func TestAServiceWithoutTheNamespaceThatItsAgentMakesIsRefusedWhereItIsWritten(t
 	}
 	o.put(t, service("old", named))
 	wantNoNamespaceMade(t, o.try(t, service("old", makes)))
+}
+
+// A service that an earlier console let wait for what is not there keeps its levers, and can be changed.
+func TestAServiceThatWaitsForNoneThatIsThereKeepsItsLevers(t *testing.T) {
+	t.Parallel()
+	o := newOld(t)
+	waits := func(path, on string) state.ServiceSpec {
+		return state.ServiceSpec{Path: path, Sync: json.RawMessage(`{"dependsOn":["` + on + `"]}`)}
+	}
+	o.storedService(t, "web", waits("", "gone"))
+	if _, err := o.Hold(o.ctx(t), o.by, "web", "SYNC_MODE_HOLD", "the sale", (state.Lever{}).Until); err != nil {
+		t.Errorf("it can't be held: %v", err)
+	}
+	if _, err := o.Resume(o.ctx(t), o.by, "web"); err != nil {
+		t.Errorf("it can't be resumed: %v", err)
+	}
+	if err := o.try(t, service("web", waits("deploy", "gone"))); err != nil {
+		t.Errorf("it can't be changed: %v", err)
+	}
+	if err := o.try(t, service("web", waits("deploy", "none"))); !refusal.Is(err, refusal.Precondition) {
+		t.Errorf("it may wait for another one that is not there: %v", err)
+	}
 }
 
 // A template can leave the namespace to its overrides: what each cluster gets counts.

@@ -671,7 +671,7 @@ func (w *writing) remove(ctx context.Context, kind store.Kind) error {
 	if kind != store.KindService {
 		return nil
 	}
-	return w.waitedFor(ctx, of)
+	return w.waitedFor(ctx)
 }
 
 // referrersFirst are removals of one kind in an order in which sources that name others are removed before these.
@@ -693,30 +693,28 @@ func (w *writing) referrersFirst(of []int, found map[string]store.Resource) ([]i
 	return of, nil
 }
 
-// waitedFor refuses to remove services that others wait for, and that stay.
-func (w *writing) waitedFor(ctx context.Context, of []int) error {
-	for _, i := range of {
-		before := w.out[i].Before
-		if before == nil || w.failed[w.edits[i].ref()] {
+// waitedFor refuses to remove services, or to move them to another cluster, that others wait for which stay.
+func (w *writing) waitedFor(ctx context.Context) error {
+	for i := range w.edits {
+		before, after := w.out[i].Before, w.out[i].After
+		if before == nil || before.Kind != store.KindService || w.failed[w.edits[i].ref()] {
 			continue
 		}
-		var spec state.ServiceSpec
-		if err := state.Decode(*before, &spec); err != nil {
+		var was, is state.ServiceSpec
+		if err := state.Decode(*before, &was); err != nil {
 			return err
 		}
-		waiting, err := w.Tx.Waiting(ctx, spec.Cluster, before.Name)
-		if err != nil {
-			return err
-		}
-		var users []store.Ref
-		for _, r := range waiting {
-			var other state.ServiceSpec
-			if err := state.Decode(r, &other); err != nil {
+		if after != nil {
+			if err := state.Decode(*after, &is); err != nil {
 				return err
 			}
-			if slices.Contains(other.Wishes().DependsOn, before.Name) && len(users) <= ShownReferrers {
-				users = append(users, store.Ref{Kind: r.Kind, Name: r.Name})
+			if is.Cluster == was.Cluster {
+				continue
 			}
+		}
+		users, err := w.waitersOf(ctx, was.Cluster, before.Name)
+		if err != nil {
+			return err
 		}
 		if len(users) == 0 {
 			continue
@@ -725,11 +723,30 @@ func (w *writing) waitedFor(ctx context.Context, of []int) error {
 		if err != nil {
 			return err
 		}
-		if err := w.fault(i, refusal.New(refusal.Precondition, "service %q is waited for by %s (spec.sync.dependsOn): delete or change them first", before.Name, named)); err != nil {
+		refused := refusal.New(refusal.Precondition, "service %q is waited for by %s (spec.sync.dependsOn): delete or change them first", before.Name, named)
+		if after != nil {
+			refused = refusal.New(refusal.Precondition, "service %q: spec.cluster: it is waited for in cluster %q by %s (spec.sync.dependsOn): change them first, or move them with it", before.Name, was.Cluster, named)
+		}
+		if err := w.fault(i, refused); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// waitersOf are services of a cluster that wait for another one: as many as are shown, and one more.
+func (w *writing) waitersOf(ctx context.Context, cluster, name string) (users []store.Ref, err error) {
+	waiting, err := w.Tx.Waiting(ctx, cluster, name)
+	for _, r := range waiting {
+		var other state.ServiceSpec
+		if err := state.Decode(r, &other); err != nil {
+			return nil, err
+		}
+		if slices.Contains(other.WaitsFor(), name) && len(users) <= ShownReferrers {
+			users = append(users, store.Ref{Kind: r.Kind, Name: r.Name})
+		}
+	}
+	return users, err
 }
 
 func (w *writing) removeOne(ctx context.Context, i int, current store.Resource) error {

@@ -14,7 +14,10 @@ func TestCirclesAreFound(t *testing.T) {
 	if got := circleIn(waits, []string{"a", "b", "c", "d"}); got != nil {
 		t.Errorf("there is none, got %v", got)
 	}
-	if got := strings.Join(circleIn(waits, []string{"a", "x"}), " "); got != "y z" {
+	if got := circleIn(waits, []string{"a", "x"}); got != nil {
+		t.Errorf("it was there before, got %v", got)
+	}
+	if got := strings.Join(circleIn(waits, []string{"a", "x", "z"}), " "); got != "y z" {
 		t.Errorf("got %q", got)
 	}
 }

@@ -3,6 +3,7 @@ package state
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	platform "fairlead.dev/platform/catalog"
@@ -43,6 +44,20 @@ func (s *ServiceSpec) Wishes() (w Wishes) {
 		return Wishes{}
 	}
 	return w
+}
+
+// WaitsFor are the names of the services that a stored service waits for, or will when no lever stands over its files.
+func (s *ServiceSpec) WaitsFor() []string {
+	names := s.Wishes().DependsOn
+	if s.Levers == nil || s.Levers.Files == nil {
+		return names
+	}
+	for _, name := range s.Levers.Files.Wishes().DependsOn {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // KeepsObjects says whether what the service has applied, or what its folder declares, stays when it is deleted.
