@@ -48,6 +48,7 @@ const (
 
 	GuardTripped   = "guard.tripped"
 	GuardConfirmed = "guard.confirmed"
+	GuardReleased  = "guard.released"
 	PinSet         = "pin.set"
 	PinReleased    = "pin.released"
 	HoldSet        = "hold.set"
@@ -105,7 +106,7 @@ func Types() []string {
 		ServiceDriftRepaired, ServicePruned, ServiceRemovalFailed, ServiceDeleted, ServiceMoved,
 		ServiceRolledBack, ServiceTestsPassed, ServiceTestsFailed,
 		ConfigChanged, ConfigFailing, ConfigRecovered,
-		GuardTripped, GuardConfirmed, PinSet, PinReleased, HoldSet, HoldReleased, LeverEnding, FreezeSet, FreezeReleased,
+		GuardTripped, GuardConfirmed, GuardReleased, PinSet, PinReleased, HoldSet, HoldReleased, LeverEnding, FreezeSet, FreezeReleased,
 		ClusterJoined, ClusterLost, ClusterBack, ClusterLeft, TokenReused,
 		AccessRequest, AccessLent, AccessRefused, AccessTaken, AccessOver,
 		CatalogRestored, RemovalsHeld, RemovalsConfirmed, RemovalsResolved,

@@ -2,6 +2,7 @@ package event
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -113,5 +114,42 @@ func TestADeletedServiceSaysWhatBecomesOfItsObjects(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// A removal that a guard held up may end by a revert. Then nobody confirms it, and the alert ends all the same.
+func TestAGuardThatHoldsNothingUpAnyMoreIsReleased(t *testing.T) {
+	t.Parallel()
+	r := &Recorder{Now: time.Now}
+	guarded := func(id, digest string) state.Report {
+		return state.Report{Digest: digest, Phase: state.PhaseWaiting, Guard: &state.Guard{ID: id, Removing: 9, ObjectsTotal: 10}}
+	}
+	is := func(phase state.Phase, digest string) state.Report { return state.Report{Digest: digest, Phase: phase} }
+	const confirmed = `{"prune":{"confirmed":"a"}}`
+	for name, tc := range map[string]struct {
+		sync          string
+		before, after state.Report
+		want          []string
+	}{
+		"it trips":                        {"", is(state.PhaseHealthy, "d1"), guarded("a", "d2"), []string{GuardTripped}},
+		"other content trips it":          {"", guarded("a", "d2"), guarded("b", "d3"), []string{GuardTripped}},
+		"a revert":                        {"", guarded("a", "d2"), is(state.PhaseHealthy, "d1"), []string{ServiceHealthy, GuardReleased}},
+		"a revert on its way":             {"", guarded("a", "d2"), is(state.PhaseApplying, "d1"), []string{GuardReleased}},
+		"another attempt":                 {"", guarded("a", "d2"), is(state.PhaseApplying, "d2"), nil},
+		"the same content removes little": {"", guarded("a", "d2"), is(state.PhaseHealthy, "d2"), []string{ServiceHealthy, GuardReleased}},
+		"a person confirms it":            {confirmed, guarded("a", "d2"), is(state.PhaseHealthy, "d3"), []string{ServiceHealthy}},
+		"nothing waited":                  {"", is(state.PhaseWaiting, "d2"), is(state.PhaseHealthy, "d3"), []string{ServiceHealthy}},
+	} {
+		s := state.Service{Meta: state.Meta{Name: "web"}, Spec: state.ServiceSpec{Sync: json.RawMessage(tc.sync)}}
+		var got []string
+		for _, e := range r.Gather(r.ClusterSaid(s, &tc.before, tc.after)) {
+			got = append(got, e.Type)
+		}
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("%s: told %q, want %q", name, got, tc.want)
+		}
+	}
+	if !slices.Contains(Ended(GuardReleased), GuardTripped) {
+		t.Error("the alert stays open")
 	}
 }

@@ -35,7 +35,7 @@ func Ended(typ string) []string {
 		return []string{ServiceTestsFailed}
 	case ConfigRecovered:
 		return []string{ConfigFailing}
-	case GuardConfirmed:
+	case GuardConfirmed, GuardReleased:
 		return []string{GuardTripped}
 	case SourceRecovered:
 		return []string{SourceFailing}
