@@ -179,6 +179,7 @@ type joining struct {
 	manifest []byte // the manifest that was applied or written; nil: none was
 	clean    bool   // the cluster had nothing of it before
 	file     string // the file that was written; empty: none was
+	waits    bool   // the wait has begun: an interrupt ends that only
 	halfway  bool   // the agent has a credential of its own, and goes on by itself
 }
 
@@ -196,7 +197,8 @@ reached, while this command waits.
 
 A join that fails before the agent has reached the hub leaves nothing: the applied objects are deleted, unless the cluster
 had an agent before, and so is the cluster's entry in the catalog if this command made it. Objects that another join of the
-cluster has taken over meanwhile stay. Ctrl-C ends the wait only.
+cluster has taken over meanwhile stay, and nothing is undone if the hub can't say whether the agent has reached it. Ctrl-C
+before the wait is a failure, too; during the wait it ends the wait only.
 
 People have the rights in the cluster that its RBAC gives their groups: --bind-admins and --bind give the first ones. A
 later join without one of them deletes that binding.`,
@@ -236,10 +238,13 @@ func (j *joining) run(ctx context.Context, h *hubclient.Hub) error {
 	j.again = view.IsSet(before.GetJoinTime())
 	err = j.attemptJoin(ctx, h, before.GetJoinTime())
 	after := context.WithoutCancel(ctx)
-	if err != nil && ctx.Err() == nil && !j.halfway {
-		return errors.Join(err, j.undoJoin(after, h))
+	if err == nil || j.halfway || j.waits && ctx.Err() != nil {
+		return errors.Join(err, j.unmarkCluster(after, h))
 	}
-	return errors.Join(err, j.unmarkCluster(after, h))
+	if stays := j.mayHaveJoined(after, h, before.GetJoinTime()); stays != nil {
+		return errors.Join(err, stays, j.unmarkCluster(after, h))
+	}
+	return errors.Join(err, j.undoJoin(after, h))
 }
 
 // attemptJoin brings the agent in and waits for it.
@@ -368,6 +373,7 @@ func listMilestones(before *timestamppb.Timestamp) []milestone {
 
 // awaitMilestones prints what works as soon as it does.
 func (j *joining) awaitMilestones(ctx context.Context, h *hubclient.Hub, before *timestamppb.Timestamp) error {
+	j.waits = true
 	ctx, cancel := context.WithTimeoutCause(ctx, j.timeout, errLate)
 	defer cancel()
 	left := listMilestones(before)

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
 	"sigs.k8s.io/yaml"
 
 	"fairlead.dev/cli/internal/hubclient"
@@ -97,6 +98,25 @@ func (j *joining) unmarkCluster(ctx context.Context, h *hubclient.Hub) error {
 		return nil // a person has written the cluster, and the label is gone or another join's
 	}
 	return err
+}
+
+// mayHaveJoined is an error if the agent may have reached the hub, though no look at the hub showed it. It says what
+// stays.
+func (j *joining) mayHaveJoined(ctx context.Context, h *hubclient.Hub, before *timestamppb.Timestamp) error {
+	if j.manifest == nil {
+		return nil
+	}
+	now, err := j.readProgress(ctx, h)
+	if err != nil {
+		return fmt.Errorf("nothing is undone: whether the agent has reached the hub is not known (%w). "+
+			"When the hub answers again see `fairlead get cluster %s`; if no agent has joined, `fairlead cluster join %s` again",
+			err, j.cluster, j.cluster)
+	}
+	if listMilestones(before)[0].reached(now) != "" {
+		return fmt.Errorf("nothing is undone: the agent has reached the hub meanwhile, and goes on by itself: "+
+			"see `fairlead get cluster %s`", j.cluster)
+	}
+	return nil
 }
 
 // undoJoin takes back what a join that failed has made, and nothing that another join has taken over meanwhile.
