@@ -383,6 +383,29 @@ func TestLivenessDependsOnNothing(t *testing.T) {
 	}
 }
 
+// A console serves nothing while it waits for its database or brings it up to date: its start is not cut short.
+func TestConsoleHasTimeToStart(t *testing.T) {
+	t.Parallel()
+	consoles := 0
+	for name, text := range manifests(t) {
+		for _, object := range documents(t, text) {
+			if at(object, "metadata", "name") != "fairlead-console" || at(object, "spec", "template") == nil {
+				continue
+			}
+			consoles++
+			probe := at(object, "spec", "template", "spec", "containers", 0, "startupProbe")
+			period, _ := at(probe, "periodSeconds").(float64)
+			failures, _ := at(probe, "failureThreshold").(float64)
+			if limit := time.Duration(period*failures) * time.Second; limit < time.Hour {
+				t.Errorf("%s: a console that needs longer than %s to start is killed", name, limit)
+			}
+		}
+	}
+	if consoles == 0 {
+		t.Error("no console was looked at")
+	}
+}
+
 // TestPagesShowValuesThatWork: what pages say to put into values of the hub's chart is taken, and nothing is lost by
 // it.
 func TestPagesShowValuesThatWork(t *testing.T) {

@@ -183,7 +183,8 @@ spec:
       ports:
         - {name: https, containerPort: {{ $port }}}
       # Liveness asks nothing of anybody else: a restart does not bring Redis or the database back.
-      startupProbe: {httpGet: {path: /healthz, port: https, scheme: HTTPS}, periodSeconds: 2, failureThreshold: 90}
+      {{- /* A console serves once its database answers and is up to date: with a long history that takes minutes, and a restart begins again. */}}
+      startupProbe: {httpGet: {path: /healthz, port: https, scheme: HTTPS}, periodSeconds: 2, failureThreshold: {{ ternary 1800 90 (eq .name "console") }}}
       livenessProbe: {httpGet: {path: /healthz, port: https, scheme: HTTPS}, periodSeconds: 20, timeoutSeconds: 5, failureThreshold: 3}
       readinessProbe: {httpGet: {path: /readyz, port: https, scheme: HTTPS}, periodSeconds: 3, timeoutSeconds: 3, failureThreshold: 2}
       resources: {{ toJson $values.resources }}
