@@ -231,6 +231,7 @@ func (u *Update) deliver(f *folder) {
 	if !f.settled() {
 		return
 	}
+	f.restored = false
 	if f.late || f.some {
 		f.late, f.some = false, false
 		u.tellAll(f)
@@ -279,7 +280,7 @@ func (u *Update) deliver(f *folder) {
 // only if they have seen a later change than the content was the newest at. Where that was not noted, any agent may.
 func (u *Update) confirm(f *folder) {
 	if f.recalled && u.plan.current && (f.settled() || f.good != 0) {
-		f.recalled = false
+		f.recalled, f.restored = false, true
 		u.nudgeWithheld(f)
 	}
 }

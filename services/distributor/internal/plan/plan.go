@@ -175,6 +175,7 @@ type folder struct {
 	content  *Content              // newest that was had; nil: none
 	before   artifact.Digest       // of the content before
 	recalled bool                  // content is from the disk, and agents may have newer: see confirm
+	restored bool                  // that was so, and agents that do not say what they have seen may still
 	late     bool                  // the console was told that its services are behind its line
 	some     bool                  // or that some of them are
 	// good is the change of the catalog up to which content is known to be the newest, while that is not so

@@ -937,7 +937,7 @@ func TestAChangeBeforeARestartReachesAServiceWhoseNewestCommitCantBeHad(t *testi
 			if !w.getsAt("of an earlier commit", good) {
 				t.Errorf("%s: an agent that has seen no later commit can't have newer content, and gets nothing", name)
 			}
-			if w.getsAt("what another replica had", good+1) {
+			if w.getsAt("what another replica had", good+1) || w.getsAt("what another replica had", 0) {
 				t.Errorf("%s: an agent with other content may be turned back", name)
 			}
 		}

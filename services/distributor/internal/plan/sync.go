@@ -111,7 +111,7 @@ func (c *cluster) awaits() bool {
 // there is here.
 func (s *service) older(has string, seen int64) bool {
 	f := s.folder
-	return (f.recalled || !f.settled() && seen > f.good) && !s.hadEarlier(has)
+	return (f.recalled || f.restored && seen == 0 || !f.settled() && seen > f.good) && !s.hadEarlier(has)
 }
 
 // hadEarlier says whether a digest is one that the service had before with the same content.

@@ -258,7 +258,7 @@ func (u *Update) recall(s *service) {
 
 // move brings a service to another folder. The service keeps what it is delivered until the folder has something.
 func (u *Update) move(s *service) {
-	was, settled, good, recalled := s.delivered(), s.folder.settled(), s.folder.good, s.folder.recalled
+	was, from, settled := s.delivered(), *s.folder, s.folder.settled()
 	u.unite(s)
 	u.detach(s)
 	u.attach(s)
@@ -266,8 +266,9 @@ func (u *Update) move(s *service) {
 	case s.folder.settled():
 		s.before = was
 	case was != nil:
-		if s.folder.recalled = s.folder.recalled || recalled; !settled { // agents may have newer than what the service had
-			s.folder.good = min(s.folder.good, good)
+		s.folder.recalled, s.folder.restored = s.folder.recalled || from.recalled, s.folder.restored || from.restored
+		if !settled { // agents may have newer than what the service had
+			s.folder.good = min(s.folder.good, from.good)
 			u.noteGood(s.folder)
 		}
 		u.part(s, was)
