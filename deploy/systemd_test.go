@@ -80,3 +80,42 @@ func TestUnitsLoadTheFilesThatTheyName(t *testing.T) {
 		}
 	}
 }
+
+// The units read copies of the secrets, which systemd makes at their start: pages that have a secret written say to
+// restart them.
+func TestPagesRestartUnitsThatReadCopies(t *testing.T) {
+	t.Parallel()
+	units, err := filepath.Glob("systemd/*.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var loaded strings.Builder
+	for _, unit := range units {
+		text, err := os.ReadFile(unit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		loaded.Write(text)
+	}
+	for _, c := range []struct{ credential, page, from, to string }{
+		{"hub.secret", "../SECURITY.md", "- The hub secret: ", "\n- "},
+		{"hub.secret", "../docs/operate/backup.md", "| `hub.secret` |", "\n"},
+		{"hub.secret", "../docs/operate/rotate.md", "## The hub secret\n", "\n## "},
+		{"redis.url", "../docs/operate/rotate.md", "## The password of Redis\n", "\n## "},
+		{"ca.crt", "../docs/operate/rotate.md", "## The authority of Redis\n", "\n## "},
+		{"database.url", "../docs/operate/rotate.md", "## The password of PostgreSQL\n", "\n## "},
+	} {
+		if !strings.Contains(loaded.String(), "LoadCredential="+c.credential+":") {
+			continue
+		}
+		text, err := os.ReadFile(c.page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, section, found := strings.Cut(string(text), c.from)
+		section, _, _ = strings.Cut(section, c.to)
+		if !found || !strings.Contains(section, "try-restart") {
+			t.Errorf("%s, %q: does not say to restart units, which go on with the old %s", c.page, c.from, c.credential)
+		}
+	}
+}
