@@ -1,6 +1,7 @@
 package acceptance
 
 import (
+	"fmt"
 	"math"
 	"net/http"
 	"slices"
@@ -324,6 +325,26 @@ func TestASyncOfAnObjectThatThereIsNotLeavesAnOpenServiceHealthy(t *testing.T) {
 	newer := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "2")})
 	w.hub.awaitPhase(t, name, newer, healthy)
 	w.mustData("a", "2")
+}
+
+// A definition that another service has, and could not make yet, is left to it by a sync of single objects, too.
+func TestASyncOfSingleObjectsLeavesDefinitionsToTheirService(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	owner, name, group := w.service("owner"), w.service("other"), w.namespace+".net"
+	w.hub.awaitPhase(t, owner, w.hub.push(t, owner, w.namespace, map[string]string{
+		"a.yaml": strings.Replace(crd(group), "plural: rafts", "plural: boats", 1),
+	}), failed)
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{
+		"a.yaml": crd(group), "b.yaml": configMap("b", "1"),
+	}), healthy)
+	asked := w.hub.askOnly(name, "CustomResourceDefinition/rafts."+group)
+	report := w.hub.awaitPhase(t, name, asked, healthy)
+	if want := fmt.Sprintf("belongs to service %q", owner); !strings.Contains(report.GetSyncProblem(), want) {
+		t.Errorf("got %q, want %q", report.GetSyncProblem(), want)
+	}
+	w.mustBeGone("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "rafts."+group)
 }
 
 // askOnly asks for a sync of single objects.

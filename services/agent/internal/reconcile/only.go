@@ -116,8 +116,12 @@ func (s *site) findChosen(ctx context.Context, service desired.Service, record i
 	if failure := s.refuseHeld(ctx, items); failure != nil {
 		return nil, failure
 	}
-	if _, failures := s.claimObjects(items); len(failures) > 0 {
+	others, failures := s.claimObjects(items)
+	switch {
+	case len(failures) > 0:
 		return nil, refusedProblem(failures)
+	case len(others) > 0:
+		return nil, &problem{final: true, text: "The sync names a definition that is left as it is: " + leftTo(others)[0]}
 	}
 	adopted, strangers, failures := s.controller.Applier.Strangers(ctx, apply.Request{Service: s.name, Digest: service.RevisionDigest(), Set: objects, Sync: service.Sync, Record: record}, items)
 	switch {
