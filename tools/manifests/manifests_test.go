@@ -406,6 +406,49 @@ func TestConsoleHasTimeToStart(t *testing.T) {
 	}
 }
 
+// A distributor that fills its volume is evicted, again and again: its cache stays below the volume's limit. What
+// people say of it in args or env goes before.
+func TestCacheFitsItsVolume(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		size string
+		want string
+		more map[string]any
+	}{
+		"small":         {"5Gi", "--cache-bytes=4831838208", nil},
+		"the default":   {"20Gi", "--cache-bytes=19327352832", nil},
+		"decimal":       {"1.5G", "--cache-bytes=1350000000", nil},
+		"in bytes":      {"1000000", "--cache-bytes=900000", nil},
+		"a node's disk": {"5Gi", "", map[string]any{"kind": "DaemonSet", "cache": map[string]any{"size": "5Gi", "hostPath": "/var/c"}}},
+		"by args":       {"5Gi", "--cache-bytes=7", map[string]any{"args": []any{"--cache-bytes=7"}}},
+		"by env":        {"5Gi", "", map[string]any{"env": []any{map[string]any{"name": "FAIRLEAD_CACHE_BYTES", "value": "7"}}}},
+	} {
+		of := map[string]any{"cache": map[string]any{"size": c.size}}
+		maps.Copy(of, c.more)
+		text, err := helm(chartDir("hub"), "fairlead", map[string]any{
+			"distributor": of, "secrets": map[string]any{"redis": "r"},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, object := range documents(t, text) {
+			args, _ := at(object, "spec", "template", "spec", "containers", 0, "args").([]any)
+			if at(object, "metadata", "name") != "fairlead-distributor" || args == nil {
+				continue
+			}
+			last := "" // the one that counts
+			for _, arg := range args {
+				if strings.HasPrefix(fmt.Sprint(arg), "--cache-bytes") {
+					last = fmt.Sprint(arg)
+				}
+			}
+			if last != c.want {
+				t.Errorf("%s: the cache of %s is %q, want %q", name, c.size, last, c.want)
+			}
+		}
+	}
+}
+
 // TestPagesShowValuesThatWork: what pages say to put into values of the hub's chart is taken, and nothing is lost by
 // it.
 func TestPagesShowValuesThatWork(t *testing.T) {

@@ -102,6 +102,14 @@ volumes:
   - {{ toJson . }}
   {{- end }}
 {{- end }}
+
+{{- /* An amount of Kubernetes, such as 1.5Gi, in bytes. */}}
+{{- define "hub.bytes" }}
+{{- $unit := regexFind "[A-Za-z]+$" . }}
+{{- $of := dict "" 1.0 "m" 0.001 "K" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "E" 1e18 "Ki" 1024.0 "Mi" 1048576.0 "Gi" 1073741824.0 "Ti" 1099511627776.0 "Pi" 1125899906842624.0 "Ei" 1152921504606846976.0 }}
+{{- mulf (trimSuffix $unit . | float64) (get $of $unit) | int64 }}
+{{- end }}
+
 {{- /* A pod of the hub: root, name, args, volumes (data besides), grace, claim. */}}
 {{- define "hub.pod" -}}
 {{- $root := .root -}}
