@@ -197,23 +197,13 @@ func (r *Recorder) ClusterSaid(s state.Service, before *state.Report, after stat
 			Message: cmp.Or(after.Message, fmt.Sprintf("%s would be removed, and nothing is until somebody confirms it: see `fairlead get service %s`.", plural.Part(g.Removing, g.ObjectsTotal, "object"), s.Meta.Name)),
 		})
 	}
-	if released(s, was, after) {
-		tell(&consolev1.Event{Type: GuardReleased, Severity: info, Message: "The guard holds nothing up any more: the service has other content."})
+	if was.Guard != nil && after.EndsGuard() {
+		tell(&consolev1.Event{Type: GuardReleased, Severity: info, Message: "The guard holds nothing up any more."})
 	}
 	if n := after.Repairs - was.Repairs; before != nil && after.Repairs > was.Repairs {
 		tell(&consolev1.Event{Type: ServiceDriftRepaired, Severity: warning, Count: int32(min(n, 1<<30)), Message: repaired(n, after.Repaired)})
 	}
 	return out
-}
-
-// released says whether what a guard held up ended otherwise than by a person's word, which is an event of its own: by
-// other content, such as that of before. An attempt at the same content says nothing of the guard before it comes there.
-func released(s state.Service, was, is state.Report) bool {
-	if was.Guard == nil || is.Guard != nil || is.Digest == was.Digest && is.Phase != state.PhaseHealthy {
-		return false
-	}
-	var l levers
-	return s.Spec.Sync == nil || json.Unmarshal(s.Spec.Sync, &l) != nil || l.Prune.Confirmed != was.Guard.ID
 }
 
 // phase is what a report says by its phase, if it is another one.

@@ -2,7 +2,6 @@ package event
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -117,7 +116,8 @@ func TestADeletedServiceSaysWhatBecomesOfItsObjects(t *testing.T) {
 	}
 }
 
-// A removal that a guard held up may end by a revert. Then nobody confirms it, and the alert ends all the same.
+// A removal that a guard held up may end by a revert. Then nobody confirms it, and the alert ends all the same, but not
+// before: a hold, an attempt or a wait says nothing of it.
 func TestAGuardThatHoldsNothingUpAnyMoreIsReleased(t *testing.T) {
 	t.Parallel()
 	r := &Recorder{Now: time.Now}
@@ -125,24 +125,22 @@ func TestAGuardThatHoldsNothingUpAnyMoreIsReleased(t *testing.T) {
 		return state.Report{Digest: digest, Phase: state.PhaseWaiting, Guard: &state.Guard{ID: id, Removing: 9, ObjectsTotal: 10}}
 	}
 	is := func(phase state.Phase, digest string) state.Report { return state.Report{Digest: digest, Phase: phase} }
-	const confirmed = `{"prune":{"confirmed":"a"}}`
 	for name, tc := range map[string]struct {
-		sync          string
 		before, after state.Report
 		want          []string
 	}{
-		"it trips":                        {"", is(state.PhaseHealthy, "d1"), guarded("a", "d2"), []string{GuardTripped}},
-		"other content trips it":          {"", guarded("a", "d2"), guarded("b", "d3"), []string{GuardTripped}},
-		"a revert":                        {"", guarded("a", "d2"), is(state.PhaseHealthy, "d1"), []string{ServiceHealthy, GuardReleased}},
-		"a revert on its way":             {"", guarded("a", "d2"), is(state.PhaseApplying, "d1"), []string{GuardReleased}},
-		"another attempt":                 {"", guarded("a", "d2"), is(state.PhaseApplying, "d2"), nil},
-		"the same content removes little": {"", guarded("a", "d2"), is(state.PhaseHealthy, "d2"), []string{ServiceHealthy, GuardReleased}},
-		"a person confirms it":            {confirmed, guarded("a", "d2"), is(state.PhaseHealthy, "d3"), []string{ServiceHealthy}},
-		"nothing waited":                  {"", is(state.PhaseWaiting, "d2"), is(state.PhaseHealthy, "d3"), []string{ServiceHealthy}},
+		"it trips":                        {is(state.PhaseHealthy, "d1"), guarded("a", "d2"), []string{GuardTripped}},
+		"other content trips it":          {guarded("a", "d2"), guarded("b", "d3"), []string{GuardTripped}},
+		"a revert":                        {guarded("a", "d2"), is(state.PhaseHealthy, "d1"), []string{ServiceHealthy, GuardReleased}},
+		"a revert that fails":             {guarded("a", "d2"), is(state.PhaseFailed, "d1"), []string{ServiceFailed}},
+		"a revert on its way":             {guarded("a", "d2"), is(state.PhaseApplying, "d1"), nil},
+		"a hold":                          {guarded("a", "d2"), is(state.PhaseHeld, "d3"), []string{ServiceHeld}},
+		"another attempt":                 {guarded("a", "d2"), is(state.PhaseApplying, "d2"), nil},
+		"the same content removes little": {guarded("a", "d2"), is(state.PhaseDegraded, "d2"), []string{ServiceDegraded, GuardReleased}},
+		"nothing waited":                  {is(state.PhaseWaiting, "d2"), is(state.PhaseHealthy, "d3"), []string{ServiceHealthy}},
 	} {
-		s := state.Service{Meta: state.Meta{Name: "web"}, Spec: state.ServiceSpec{Sync: json.RawMessage(tc.sync)}}
 		var got []string
-		for _, e := range r.Gather(r.ClusterSaid(s, &tc.before, tc.after)) {
+		for _, e := range r.Gather(r.ClusterSaid(state.Service{Meta: state.Meta{Name: "web"}}, &tc.before, tc.after)) {
 			got = append(got, e.Type)
 		}
 		if !slices.Equal(got, tc.want) {

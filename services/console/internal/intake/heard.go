@@ -81,8 +81,11 @@ func (h *heard) after(r *state.Report) *heard {
 	rest := heardRest{message: r.Message, repairs: r.Repairs}
 	next.digest, rest.digest = packed(r.Digest)
 	next.applied, rest.applied = packed(r.AppliedDigest)
-	if r.Guard != nil {
+	switch {
+	case r.Guard != nil:
 		rest.guard = r.Guard.ID
+	case h.rest != nil && !r.EndsGuard():
+		rest.guard = h.rest.guard
 	}
 	if rest != (heardRest{}) {
 		next.rest = &rest

@@ -63,3 +63,28 @@ func TestTheMemoryOfServicesIsBounded(t *testing.T) {
 		t.Error("it is not forgotten")
 	}
 }
+
+// A guard is of the service until a report ends it: an attempt in between does not come to it.
+func TestAGuardIsHeardOfUntilItEnds(t *testing.T) {
+	t.Parallel()
+	h := unheard(state.Unreported{UID: "u"})
+	for _, c := range []struct {
+		report state.Report
+		guard  string
+	}{
+		{state.Report{Sequence: 1, Phase: state.PhaseWaiting, Guard: &state.Guard{ID: "a"}}, "a"},
+		{state.Report{Sequence: 2, Phase: state.PhaseApplying}, "a"},
+		{state.Report{Sequence: 3, Phase: state.PhaseHeld}, "a"},
+		{state.Report{Sequence: 4, Phase: state.PhaseWaiting, Guard: &state.Guard{ID: "b"}}, "b"},
+		{state.Report{Sequence: 5, Phase: state.PhaseHealthy}, ""},
+	} {
+		h = h.after(&c.report)
+		got := ""
+		if g := h.report().Guard; g != nil {
+			got = g.ID
+		}
+		if got != c.guard {
+			t.Errorf("after report %d the guard is %q, want %q", c.report.Sequence, got, c.guard)
+		}
+	}
+}

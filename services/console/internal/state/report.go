@@ -54,6 +54,12 @@ type Report struct {
 	SyncProblem string `json:"syncProblem,omitempty"`
 }
 
+// EndsGuard says whether a report tells that no guard holds anything up: what an attempt, a hold or a wait says of a
+// guard before it is nothing.
+func (r *Report) EndsGuard() bool {
+	return r.Guard == nil && (r.Phase == PhaseHealthy || r.Phase == PhaseDegraded)
+}
+
 // Guard stands before a removal that looks like an accident.
 type Guard struct {
 	ID           string          `json:"id"`
