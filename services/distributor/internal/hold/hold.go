@@ -85,21 +85,25 @@ func (g *Gate) Pass(cluster string, d plan.Difference, claimed bool) plan.Differ
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	was := g.clusters[cluster]
-	if was == nil && is.Waiting.Has(cluster) { // by what another distributor was told
-		if len(d.Removed) == 0 {
-			return d // what that distributor told the console stays
+	if was == nil && len(d.Removed) == 0 && (d.Pending || is.Waiting.Has(cluster)) {
+		// A removal may wait for content, or another distributor may have told the console of one: what that knows stays.
+		if claimed && d.Pending {
+			d.Revision = 0 // see below
 		}
+		return d
+	}
+	if was == nil && is.Waiting.Has(cluster) { // by what another distributor was told
 		was = &doubtful{claimed: true, before: is.Confirmation}
 	}
 	now := &doubtful{services: d.Removed, claimed: claimed, before: is.Confirmation}
 	if was != nil && was.claimed {
 		now.claimed, now.before = true, was.before
+	}
+	if was != nil && (was.claimed || d.Pending && was.held(is)) { // while content is awaited d.Removed is empty
 		now.services = g.lacking(cluster, was.services, d.Removed)
 	}
 	if len(now.services) == 0 || !now.held(is) {
-		if g.setDoubtful(cluster, nil); was == nil && claimed && d.Pending {
-			d.Revision = 0 // a removal may wait for content: see below
-		}
+		g.setDoubtful(cluster, nil)
 		return d
 	}
 	g.setDoubtful(cluster, now)

@@ -201,6 +201,30 @@ func TestAnAgentKeepsItsClaimWhileContentIsAskedFor(t *testing.T) {
 	}
 }
 
+// A confirmation ends the hold for all that a person was shown, and nothing else.
+func TestWhatTheConsoleHoldsStaysInSightWhileContentIsAskedFor(t *testing.T) {
+	t.Parallel()
+	said := catalog.Removals{Held: true, Known: true}
+	first, told := start(t, &said)
+	second, toldToo := start(t, &said)
+	first.Pass("edge-1", removes("made-again", "new"), false)
+	told.await(t, "edge-1", "made-again", "new")
+	pending := plan.Difference{None: true, Pending: true, Revision: 7}
+	if d := first.Pass("edge-1", pending, false); !d.None || d.Revision != 7 {
+		t.Errorf("got %+v", d)
+	}
+	told.await(t, "edge-1", "new")
+	second.Pass("edge-1", pending, false) // a distributor that does not know what is held says nothing of it
+	second.Pass("edge-2", removes("b"), false)
+	toldToo.await(t, "edge-2", "b")
+	said = catalog.Removals{Known: true, Confirmation: "c1"}
+	first.Pass("edge-1", pending, false)
+	told.await(t, "edge-1")
+	if d := first.Pass("edge-1", removes("new"), false); len(d.Removed) != 1 {
+		t.Errorf("after the confirmation: %+v", d)
+	}
+}
+
 // A console that does not know of confirmations could never end it.
 func TestAnOlderConsoleIsBelieved(t *testing.T) {
 	t.Parallel()
