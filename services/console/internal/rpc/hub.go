@@ -144,18 +144,25 @@ func (s *statuses) RecordHeld(ctx context.Context, req *consolev1.RecordHeldRequ
 	return &consolev1.RecordHeldResponse{}, nil
 }
 
-// removals are what a follower is told of them. Which clusters wait is read now: of another confirmation it would be
-// about something else.
-func (s *followers) removals(ctx context.Context, r guard.Removals) (*consolev1.Removals, error) {
+// removals are what a follower is told of them; told is what it was told last, or nil. Which clusters wait is read now:
+// of another confirmation it would be about something else.
+func (s *followers) removals(ctx context.Context, r guard.Removals, told *consolev1.Removals) (*consolev1.Removals, error) {
 	out := &consolev1.Removals{Held: !r.HoldTime.IsZero(), Confirmation: r.Confirmation}
 	if out.GetHeld() {
 		return out, nil
 	}
 	now, err := s.Removals.State(ctx)
-	if err == nil && now.Confirmation == r.Confirmation {
+	switch {
+	case err != nil && told == nil:
+		return nil, err
+	case err != nil: // the stream outlives a database that is away for a while
+		if told.GetConfirmation() == r.Confirmation {
+			out.Clusters = told.GetClusters()
+		}
+	case now.Confirmation == r.Confirmation:
 		out.Clusters = descriptor.Each(now.Clusters, func(h guard.Held) string { return h.Cluster })
 	}
-	return out, err
+	return out, nil
 }
 
 // messageBytes is how much of a catalog goes into one message: far below what clients accept, and
@@ -177,12 +184,9 @@ func (s *followers) Watch(ctx context.Context, req *consolev1.WatchRequest, stre
 		Token: req.GetResumeToken(), Kinds: kinds,
 		Send: func(e feed.Event) error {
 			if e.Kind != feed.Delta {
-				removals, err := s.removals(ctx, e.Removals)
-				if err != nil && told == nil {
+				removals, err := s.removals(ctx, e.Removals, told)
+				if err != nil {
 					return err
-				}
-				if err != nil { // the stream outlives a database that is away for a while
-					removals.Clusters = told.GetClusters()
 				}
 				told = removals
 			}
