@@ -61,9 +61,9 @@ func New(console consolev1connect.ConfigServiceClient, log *slog.Logger) *Cache 
 }
 
 // Get returns configurations by the uid of their service; those that the console does not have, or can't be asked for,
-// are left out.
-func (c *Cache) Get(ctx context.Context, keys []Key) map[string]*deliveryv1.Configuration {
-	out := make(map[string]*deliveryv1.Configuration, len(keys))
+// are left out. answered is false if the console could not be asked for one of them.
+func (c *Cache) Get(ctx context.Context, keys []Key) (out map[string]*deliveryv1.Configuration, answered bool) {
+	out = make(map[string]*deliveryv1.Configuration, len(keys))
 	var missing []*consolev1.ConfigWanted
 	for _, key := range keys {
 		if found, ok := c.find(key); !ok {
@@ -73,22 +73,21 @@ func (c *Cache) Get(ctx context.Context, keys []Key) map[string]*deliveryv1.Conf
 		}
 	}
 	if len(missing) == 0 {
-		return out
+		return out, true
 	}
 	if c.failing.Load() {
 		if !c.trying.TryLock() {
-			return out
+			return out, false
 		}
 		defer c.trying.Unlock()
 	}
-	c.access(ctx, missing, out)
-	return out
+	return out, c.access(ctx, missing, out)
 }
 
-// access asks the console for what is missing.
+// access asks the console for what is missing, and says whether the console has answered.
 func (c *Cache) access(ctx context.Context, missing []*consolev1.ConfigWanted,
 	out map[string]*deliveryv1.Configuration,
-) {
+) (answered bool) {
 	asking, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	for len(missing) > 0 {
@@ -98,7 +97,7 @@ func (c *Cache) access(ctx context.Context, missing []*consolev1.ConfigWanted,
 			c.note(ctx, err)
 		}
 		if err != nil {
-			return
+			return false
 		}
 		for _, accessed := range resp.GetServices() {
 			value, err := decode(accessed)
@@ -112,6 +111,7 @@ func (c *Cache) access(ctx context.Context, missing []*consolev1.ConfigWanted,
 		}
 		missing = missing[n:]
 	}
+	return true
 }
 
 // note notes whether the console answers, and logs where that changes.

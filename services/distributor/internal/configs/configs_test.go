@@ -78,7 +78,7 @@ func TestABadConfigurationKeepsNoOtherFromItsAgent(t *testing.T) {
 	}}
 	c := New(console, slog.New(slog.NewTextHandler(&log, nil)))
 	for range 3 { // an agent asks again soon
-		got := c.Get(t.Context(), []Key{{Service: "bad", Revision: "r"}, {Service: "good", Revision: "r"}})
+		got, _ := c.Get(t.Context(), []Key{{Service: "bad", Revision: "r"}, {Service: "good", Revision: "r"}})
 		if len(got) != 1 || got["good"] == nil {
 			t.Errorf("got %v", got)
 		}
@@ -89,7 +89,7 @@ func TestABadConfigurationKeepsNoOtherFromItsAgent(t *testing.T) {
 	}
 	console.services = []*consolev1.AccessedConfig{config("bad", consolev1.ConfigType_CONFIG_TYPE_NUMBER, "1")}
 	console.services[0].Revision = "next"
-	if got := c.Get(t.Context(), []Key{{Service: "bad", Revision: "next"}}); got["bad"] == nil {
+	if got, _ := c.Get(t.Context(), []Key{{Service: "bad", Revision: "next"}}); got["bad"] == nil {
 		t.Errorf("got %v", got)
 	}
 }

@@ -2,7 +2,9 @@ package rpc_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -323,5 +325,79 @@ func TestASyncWhoseOnlyServiceWaitsForItsConfigurationCountsAsNotModified(t *tes
 		if result := m.GetLabel()[0].GetValue(); (m.GetCounter().GetValue() == 1) != (result == "not_modified") {
 			t.Errorf("%s: %v", result, m)
 		}
+	}
+}
+
+// holding is a console that has one text for each service, or does not answer.
+type holding struct {
+	consolev1connect.UnimplementedConfigServiceHandler
+	text string
+	err  error
+}
+
+func (h holding) AccessConfigs(_ context.Context, req *consolev1.AccessConfigsRequest) (*consolev1.AccessConfigsResponse, error) {
+	resp := &consolev1.AccessConfigsResponse{}
+	for _, wanted := range req.GetServices() {
+		resp.Services = append(resp.Services, &consolev1.AccessedConfig{
+			ServiceUid: wanted.GetServiceUid(), Revision: wanted.GetRevision(),
+			Values: []*consolev1.ConfigValue{{Name: "text", Type: consolev1.ConfigType_CONFIG_TYPE_TEXT, Value: h.text}},
+		})
+	}
+	return resp, h.err
+}
+
+// A service under another name takes over the objects of the removed one, if the agent hears of both at once.
+func TestARemovalWaitsForTheConfigurationOfANewService(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		console consolev1connect.ConfigServiceHandler
+		have    map[string]string
+		brings  []int // services, by answer
+		removes bool  // the last answer does; the others never do
+	}{
+		"the console answers":          {holding{text: "a"}, map[string]string{"old": "1"}, []int{2}, true},
+		"the console does not answer":  {holding{err: errors.New("away")}, map[string]string{"old": "1"}, []int{0}, false},
+		"no new service":               {holding{err: errors.New("away")}, map[string]string{"old": "1", "web": "1", "api": "1"}, []int{0}, true},
+		"more than an answer can have": {holding{text: strings.Repeat("a", 3<<20)}, map[string]string{"old": "1"}, []int{1, 1}, true},
+		"the console has none":         {unconfigured{}, map[string]string{"old": "1"}, []int{0}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			with := deps(t)
+			with.Configs = configs.New(tc.console, slog.New(slog.DiscardHandler))
+			with.Tickets.Secret = hubsecret.Text("secret")
+			with.Plan.Update(time.Now(), func(u *plan.Update) {
+				u.Current()
+				u.Source("shop", &plan.Source{UID: "1", Heads: map[string]plan.Revision{"HEAD": {Commit: "1111111"}}})
+				for _, name := range []string{"api", "web"} {
+					u.Service(catalog.NewService(&consolev1.Service{
+						Metadata: &consolev1.Metadata{Name: name, Uid: name}, Spec: &consolev1.ServiceSpec{Cluster: "edge-1", Source: "shop"},
+						Status: &consolev1.ServiceStatus{ConfigRevision: "r1"},
+					}))
+				}
+			})
+			for _, want := range with.Plan.Open() {
+				with.Plan.Answer(time.Now(), plan.Answer{Want: want})
+			}
+			d := rpc.NewDelivery(with)
+			for i, want := range tc.brings {
+				req := &deliveryv1.SyncRequest{Digest: delivery.SetDigest(tc.have)}
+				for name, digest := range tc.have {
+					req.Have = append(req.Have, &deliveryv1.ServiceDigest{Service: name, Digest: digest})
+				}
+				resp, err := d.Sync(asAgent(t.Context()), req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				brought := resp.GetChanges().GetServices()
+				for _, s := range brought {
+					tc.have[s.GetName()] = s.GetDigest()
+				}
+				removes := tc.removes && i == len(tc.brings)-1
+				if len(brought) != want || removes != (len(resp.GetChanges().GetRemoved()) == 1) {
+					t.Errorf("answer %d brings %d services and removes %v", i, len(brought), resp.GetChanges().GetRemoved())
+				}
+			}
+		})
 	}
 }

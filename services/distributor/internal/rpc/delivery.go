@@ -105,7 +105,7 @@ func (d *Delivery) Sync(ctx context.Context, req *deliveryv1.SyncRequest) (*deli
 		d.deps.Metrics.Syncs.WithLabelValues(result(diff, err)).Inc()
 		return nil, toConnect(err, cluster)
 	}
-	configured, missing := d.configure(ctx, &diff)
+	configured, missing := d.configure(ctx, &diff, has)
 	d.deps.Metrics.Syncs.WithLabelValues(result(diff, nil)).Inc()
 	var config *deliveryv1.AgentConfigDelivery // of an agent that may have a newer one: unknown
 	var sets *deliveryv1.ViewSetDelivery       // as config
@@ -213,7 +213,12 @@ func have(list []*deliveryv1.ServiceDigest) map[string]string {
 
 // configure gets the configurations of what has changed. A service that has none yet is left out: the agent keeps what
 // it has, and asks again soon. With the answer the agent sees no later change than the service can be delivered after.
-func (d *Delivery) configure(ctx context.Context, diff *plan.Difference) (found map[string]*deliveryv1.Configuration, missing bool) {
+// If one that the agent lacks comes with a later answer, removals wait for that: the service may be a removed one under
+// another name, whose objects go over to it if the agent hears of both at once. A configuration that the console does
+// not give keeps no removal back.
+func (d *Delivery) configure(
+	ctx context.Context, diff *plan.Difference, has map[string]string,
+) (found map[string]*deliveryv1.Configuration, missing bool) {
 	var wanted []configs.Key
 	for _, s := range diff.Changed {
 		if s.Config != "" {
@@ -223,11 +228,12 @@ func (d *Delivery) configure(ctx context.Context, diff *plan.Difference) (found 
 	if len(wanted) == 0 {
 		return nil, false
 	}
-	found = d.deps.Configs.Get(ctx, wanted)
-	size := 0
+	found, answered := d.deps.Configs.Get(ctx, wanted)
+	size, later := 0, !answered
 	for _, key := range wanted {
 		if size += proto.Size(found[key.Service]); size > configBytes && len(found) > 1 {
 			delete(found, key.Service) // the rest comes with the next answer
+			later = true
 		}
 	}
 	if len(found) == len(wanted) {
@@ -237,6 +243,9 @@ func (d *Delivery) configure(ctx context.Context, diff *plan.Difference) (found 
 		out := s.Config != "" && found[s.UID] == nil
 		if out {
 			diff.Revision = min(diff.Revision, s.Good)
+			if _, had := has[s.Service]; later && !had {
+				diff.Removed = nil
+			}
 		}
 		return out
 	})
