@@ -944,6 +944,28 @@ func TestAChangeBeforeARestartReachesAServiceWhoseNewestCommitCantBeHad(t *testi
 	}
 }
 
+// A catalog that was put back counts anew: what the disk knows of the time before is no proof about changes with the same
+// numbers.
+func TestWhatWasTheNewestBeforeTheCatalogWasPutBackIsForgottenOnTheDiskToo(t *testing.T) {
+	t.Parallel()
+	w := withhold(t)
+	w.rev = 20
+	w.load()
+	w.move("2222222", plan.NoFolder)
+	w.rev = 10
+	w.load()
+	good := w.rev
+	w.change(func(s *spec) { s.namespace = "web" })
+	for _, when := range []string{"before", "after"} {
+		if !w.getsAt("of an earlier commit", good) || w.getsAt("what another replica had", good+1) {
+			t.Errorf("%s a restart: with an earlier commit %v, with other content %v", when,
+				w.getsAt("of an earlier commit", good), w.getsAt("what another replica had", good+1))
+		}
+		w.restart()
+		w.fail(plan.NoFolder)
+	}
+}
+
 // The head that can't be had may have come while the distributor was down: its disk knows up to when there was none.
 func TestAHeadThatCameDuringARestartIsNoDoubtAboutTheTimeBefore(t *testing.T) {
 	t.Parallel()

@@ -49,7 +49,10 @@ func (u *Update) At(low, high int64) {
 		return
 	}
 	for _, f := range u.plan.folders {
-		f.good = min(f.good, low)
+		if low < f.good {
+			f.good = low
+			u.noteGood(f)
+		}
 	}
 }
 
