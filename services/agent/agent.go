@@ -512,8 +512,15 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.log = a.log.With("cluster", member.Cluster)
 	a.log.Info("agent runs", "version", version.String(), "distributors", member.Endpoints.Distributors)
 	a.distributors.Set(member.Endpoints.Distributors)
+	token, err := a.joiner.Tokens().Token(ctx)
+	if err != nil {
+		return err
+	}
+	if err := a.desired.BelongTo(identity.ClusterOf(token)); err != nil {
+		return err
+	}
 	group, ctx := errgroup.WithContext(cluster.LogTo(ctx, a.log))
-	for _, run := range []func(context.Context) error{a.renewer.Run, a.lead, a.beReached, a.lookAtVersion, a.serveHealth, a.serveDebug, a.config.Run} {
+	for _, run := range []func(context.Context) error{a.joiner.Run, a.renewer.Run, a.lead, a.beReached, a.lookAtVersion, a.serveHealth, a.serveDebug, a.config.Run} {
 		group.Go(func() error { return run(ctx) })
 	}
 	return group.Wait()

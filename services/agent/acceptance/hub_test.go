@@ -72,6 +72,7 @@ type testHub struct {
 	config               *deliveryv1.AgentConfigDelivery
 	configured, standing *deliveryv1.AgentConfigState
 	capabilities         []deliveryv1.AgentCapability
+	clusterUID           string      // That of the cluster which the agent joins as; "": the hub does not say.
 	tunnel               *testTunnel // Agents that join are told of it; nil: there is none.
 }
 
@@ -155,8 +156,9 @@ func (h *testHub) JoinCluster(_ context.Context,
 	if h.joined || r.GetJoinToken() != joinToken {
 		return nil, connect.NewError(connect.CodeUnauthenticated, errors.New("no such join token"))
 	}
-	token, signed, err := h.keys.Sign(identity.Identity{Kind: identity.KindAgent, Name: h.cluster},
-		identity.AgentLifetime)
+	token, signed, err := h.keys.Sign(identity.Identity{
+		Kind: identity.KindAgent, Name: h.cluster, ClusterUID: h.clusterUID,
+	}, identity.AgentLifetime)
 	if err != nil {
 		return nil, err
 	}

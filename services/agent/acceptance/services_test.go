@@ -857,6 +857,41 @@ func TestAnotherHubRemovesNothingThatItNeverWanted(t *testing.T) {
 	w.mustBeGone("v1", "ConfigMap", w.namespace, "a")
 }
 
+// A cluster is deleted in the catalog and made again, and the running agent joins once more by a new join token.
+func TestAnAgentThatJoinsAgainWhileItRunsRemovesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	name := w.service("web")
+	w.hub.mu.Lock()
+	w.hub.clusterUID = w.namespace + "-old"
+	w.hub.mu.Unlock()
+	running, err := agent.New(w.config(), agent.Deps{
+		Log: slog.New(slog.DiscardHandler), Telemetry: telemetry.Discard(), Renderer: []string{os.Args[0], asRenderer},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		err = running.Run(t.Context())
+	}()
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}), healthy)
+	w.hub.mu.Lock()
+	w.hub.joined, w.hub.token, w.hub.clusterUID = false, "of nobody", w.namespace+"-new"
+	w.hub.mu.Unlock()
+	w.hub.remove(name)
+	waitFor(t, ended, "the end of the agent")
+	if err == nil || !strings.Contains(err.Error(), "another cluster of the same name") {
+		t.Errorf("the agent ended with %v", err)
+	}
+	w.start()
+	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
+		return r.GetPhase() == failed && strings.Contains(r.GetMessage(), "another hub put it into this cluster")
+	})
+	w.mustData("a", "1")
+}
+
 func TestJoin(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -126,7 +126,7 @@ func (w *wanted) again() bool {
 	}
 	left := w.Desired.Doubted()
 	if len(left) > 0 && len(left) != w.left {
-		w.Log.Warn("another agent worked before this one, and the hub does not say yet what it wants of some services since: they stay as they are, "+
+		w.Log.Warn("another agent worked before this one, or for another hub, and the hub does not say yet what it wants of some services since: they stay as they are, "+
 			"without repairs, until a distributor has heard of them from the console", "services", len(left), "first", left[0])
 	}
 	w.left = len(left)

@@ -272,6 +272,8 @@ type state struct {
 	Doubted map[string][]string `json:"doubted,omitempty"`
 	// Revision is of the hub's catalog that all this is from; a newer one may have been seen since.
 	Revision int64 `json:"revision,omitempty"`
+	// Cluster is the UID of the hub's cluster that wants all this; "": unknown.
+	Cluster string `json:"cluster,omitempty"`
 }
 
 // Open reads the store from its folder. A file that can't be read is set aside: the hub tells it again.
@@ -394,18 +396,40 @@ func (s *Store) Revision() int64 {
 	return s.state.Revision
 }
 
+// BelongTo notes which cluster of the hub the agent joined as; empty: the hub did not say. What another cluster of the
+// same name wanted is doubted, as by Doubt: the hub that there is now may never have wanted it.
+func (s *Store) BelongTo(uid string) error {
+	s.mu.Lock()
+	was := s.state.Cluster
+	s.mu.Unlock()
+	if uid == "" || uid == was {
+		return nil
+	}
+	return s.change(func(next *state) {
+		if was != "" {
+			names := slices.AppendSeq(slices.Collect(maps.Keys(next.Services)), maps.Keys(next.Leaving))
+			next.doubt(slices.AppendSeq(names, maps.Keys(next.Doubted)))
+		}
+		next.Cluster = uid
+	})
+}
+
 // Doubt drops all that is wanted, since another agent may have heard of something newer: until the hub tells of these
 // services, which are in the cluster, nothing is wanted of them. What they are to be masked by stays. revision is of
 // the catalog that the other agent has heard of; 0: unknown.
 func (s *Store) Doubt(services []string, revision int64) error {
 	return s.change(func(next *state) {
-		doubted := make(map[string][]string, len(services))
-		for _, name := range services {
-			doubted[name] = former(next.last(name), Service{})
-		}
-		next.Services, next.Leaving, next.Doubted = map[string]Service{}, map[string]Service{}, doubted
+		next.doubt(services)
 		next.Revision = cmp.Or(revision, next.Revision)
 	})
+}
+
+func (s *state) doubt(services []string) {
+	doubted := make(map[string][]string, len(services))
+	for _, name := range services {
+		doubted[name] = former(s.last(name), Service{})
+	}
+	s.Services, s.Leaving, s.Doubted = map[string]Service{}, map[string]Service{}, doubted
 }
 
 // Doubted lists, in order, the services of which the hub has not told since Doubt.

@@ -315,3 +315,43 @@ func TestNothingIsWantedOfADoubtedServiceUntilTheHubTells(t *testing.T) {
 		t.Errorf("doubted are %v", doubted)
 	}
 }
+
+// A cluster that was deleted in the catalog and made again wants nothing of what it wanted before.
+func TestWhatAnotherClusterOfTheSameNameWantedIsDoubted(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	store := open(t, dir)
+	belong := func(uid string, doubted ...string) {
+		t.Helper()
+		if err := store.BelongTo(uid); err != nil {
+			t.Fatal(err)
+		}
+		store = open(t, dir)
+		if is := store.Doubted(); !slices.Equal(is, doubted) {
+			t.Errorf("cluster %q: doubted are %v, want %v", uid, is, doubted)
+		}
+	}
+	update := func(name string) {
+		t.Helper()
+		if err := store.Update([]desired.Service{{Name: name, Digest: "1"}}, nil, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	update("web")
+	belong("old") // an earlier release did not write it down
+	belong("")    // a hub that does not say
+	belong("old")
+	if err := store.Update(nil, []string{"left"}, 0); err != nil {
+		t.Fatal(err)
+	}
+	belong("new", "left", "web")
+	if names := store.Names(); len(names) > 0 {
+		t.Errorf("%v are wanted", names)
+	}
+	update("web")
+	belong("new", "left")
+	if _, is := store.Get("web"); is != desired.Apply {
+		t.Error("what the new cluster wants was dropped")
+	}
+	belong("third", "left", "web")
+}

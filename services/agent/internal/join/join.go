@@ -40,6 +40,10 @@ const (
 	howToMakeOne         = "Make a new one with `fairlead cluster join-token NAME` and give it in --join-token-file"
 )
 
+// ErrReplaced says that the agent joined, while it ran, as another cluster of the same name.
+var ErrReplaced = errors.New("the agent joined as another cluster of the same name: of another hub, or made again in the catalog. " +
+	"The agent ends; started again it works for that cluster")
+
 // Endpoints is where the hub is.
 type Endpoints struct {
 	Distributors []string `json:"distributors"`
@@ -60,6 +64,8 @@ type Joiner struct {
 	tokens *identity.TokenFile
 	clock  identity.HubClock
 	log    *slog.Logger
+	// replaced holds a value once the token on disk is one of another cluster of the same name.
+	replaced chan struct{}
 
 	mu sync.Mutex // guards what follows
 	// member is what the file holds; empty before joining.
@@ -82,7 +88,7 @@ type renewal struct {
 
 // Open reads what the folder holds. The client needs no credential.
 func Open(dir string, client consolev1connect.IdentityServiceClient, log *slog.Logger) (*Joiner, error) {
-	j := &Joiner{dir: dir, client: client, tokens: identity.NewTokenFile(filepath.Join(dir, tokenFile)), log: log}
+	j := &Joiner{dir: dir, client: client, tokens: identity.NewTokenFile(filepath.Join(dir, tokenFile)), log: log, replaced: make(chan struct{}, 1)}
 	if err := j.readKey(); err != nil {
 		return nil, err
 	}
@@ -240,7 +246,19 @@ func temporary(err error) bool {
 	return false
 }
 
-// Obtain joins, and returns the agent's token, which is on disk by then.
+// Run waits until ctx ends, or fails with ErrReplaced.
+func (j *Joiner) Run(ctx context.Context) error {
+	select {
+	case <-j.replaced:
+		return ErrReplaced
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// Obtain joins, and returns the agent's token, which is on disk by then. The token of another cluster of the same name
+// is for the next process only: what this process wants, and what it names its cluster, is the other one's. Obtain fails
+// with ErrReplaced then, and so does Run.
 func (j *Joiner) Obtain(ctx context.Context, joinTokenFile string) (string, error) {
 	secret, err := readJoinToken(joinTokenFile)
 	if err != nil {
@@ -271,10 +289,22 @@ func (j *Joiner) Obtain(ctx context.Context, joinTokenFile string) (string, erro
 	}
 	j.lost = nil
 	// The token last: with it on disk the join token is not asked for again.
-	if err := j.tokens.Store(answer.GetToken().GetToken()); err != nil {
+	token := answer.GetToken().GetToken()
+	before, _ := j.tokens.Token(ctx) // without one there was no cluster
+	if was, is := identity.ClusterOf(before), identity.ClusterOf(token); was != "" && is != "" && was != is {
+		if err := durable.WriteFile(filepath.Join(j.dir, tokenFile), []byte(token+"\n"), 0o600); err != nil {
+			return "", fmt.Errorf("keep credential: %w", err)
+		}
+		select {
+		case j.replaced <- struct{}{}:
+		default:
+		}
+		return "", ErrReplaced
+	}
+	if err := j.tokens.Store(token); err != nil {
 		return "", fmt.Errorf("keep credential: %w", err)
 	}
-	return answer.GetToken().GetToken(), nil
+	return token, nil
 }
 
 // newKey is the key that the agent joins with: the one that it has.

@@ -24,6 +24,7 @@ type console struct {
 	t     *testing.T
 	keys  *identity.KeySet
 	bound bool // the console knows of keys
+	uid   string
 	used  map[string]bool
 	asked *consolev1.JoinClusterRequest
 }
@@ -44,7 +45,7 @@ func (c *console) JoinCluster(_ context.Context,
 		return nil, connect.NewError(connect.CodeUnauthenticated, errors.New("used"))
 	}
 	c.used[r.GetJoinToken()], c.asked = true, r
-	id := identity.Identity{Kind: identity.KindAgent, Name: "edge-1"}
+	id := identity.Identity{Kind: identity.KindAgent, Name: "edge-1", ClusterUID: c.uid}
 	if c.bound {
 		var ok bool
 		if id.Key, ok = identity.JoinKey(r.GetKey(), r.GetJoinToken()); !ok {
@@ -211,5 +212,43 @@ func TestAnAgentOfBeforeThereWereKeysGetsOne(t *testing.T) {
 	}
 	if _, ok := identity.RenewalKey(m, text); !ok {
 		t.Error("not proved")
+	}
+}
+
+// What runs in the process is about the cluster that it joined as: it must not use the token of another one.
+func TestAnAgentEndsWhenItJoinsAsAnotherClusterOfTheSameName(t *testing.T) {
+	t.Parallel()
+	c, dir := newConsole(t, true), t.TempDir()
+	c.uid = "old"
+	j := started(t, c, dir)
+	obtain := func(joinToken string) error {
+		file := filepath.Join(dir, "join-token")
+		if err := os.WriteFile(file, []byte(joinToken), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := j.Obtain(t.Context(), file)
+		return err
+	}
+	if err := obtain("second"); err != nil {
+		t.Fatal(err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if err := j.Run(ended); err != nil {
+		t.Errorf("it joined as the same cluster: %v", err)
+	}
+	c.uid = "new"
+	before := token(t, j)
+	if err := obtain("third"); !errors.Is(err, join.ErrReplaced) {
+		t.Errorf("it joined as another cluster: %v", err)
+	}
+	if err := j.Run(t.Context()); !errors.Is(err, join.ErrReplaced) {
+		t.Errorf("the agent goes on: %v", err)
+	}
+	if token(t, j) != before {
+		t.Error("this process has the token of the other cluster")
+	}
+	if of := identity.ClusterOf(token(t, started(t, c, dir))); of != "new" {
+		t.Errorf("the next process has a token of %q", of)
 	}
 }
