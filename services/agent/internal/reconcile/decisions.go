@@ -70,9 +70,22 @@ func (d *decisions) forget(service string) {
 	delete(d.waiting, service)
 }
 
-// Undecided names a service that is wanted, and of which this process does not know yet which objects it has; "": there
-// is none, or the service that asks, which removes data, has waited long enough.
+// Undecided names a service that is wanted, or doubted after another agent led, and of which this process does not know
+// yet which objects it has; "": there is none, or the service that asks, which removes data, has waited long enough.
 func (c *Controller) Undecided(removing string) string {
+	name := c.firstUndecided(removing)
+	if name == "" || !c.decisions.wait(removing) {
+		return ""
+	}
+	return name
+}
+
+func (c *Controller) firstUndecided(removing string) string {
+	for _, name := range c.Desired.Doubted() {
+		if name != removing {
+			return name
+		}
+	}
 	for _, name := range c.Desired.Names() {
 		service, what := c.Desired.Get(name)
 		if name == removing || what != desired.Apply {
@@ -80,13 +93,9 @@ func (c *Controller) Undecided(removing string) string {
 		}
 		record, _ := c.Inventory.Glance(name)
 		isApplied := record.Has(service.Digest) || record.Complete && record.Applied.Set == setOf(service).String()
-		if isApplied || c.decisions.has(name, setOf(service).String()) {
-			continue
+		if !isApplied && !c.decisions.has(name, setOf(service).String()) {
+			return name
 		}
-		if !c.decisions.wait(removing) {
-			return ""
-		}
-		return name
 	}
 	return ""
 }

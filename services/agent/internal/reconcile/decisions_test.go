@@ -63,5 +63,22 @@ func TestARemovalWaitsForWhatIsNotDecided(t *testing.T) {
 		must("something else was wanted of the old name meanwhile", "after")
 		update(nil, "after")
 		must("the new name is removed, too", "")
+		// Another agent led while the old name waited; the hub first tells only that it is removed.
+		c.decisions.forget("before")
+		if err := store.Doubt([]string{"after", "before"}, 0); err != nil {
+			t.Fatal(err)
+		}
+		update(nil, "before")
+		must("the hub has not told of the new name", "after")
+		update([]desired.Service{after})
+		must("it has", "after")
+		(&site{controller: c, name: "after"}).noteDecided(after)
+		must("it is known what it has now", "")
+		if err := store.Doubt([]string{"after", "before"}, 0); err != nil {
+			t.Fatal(err)
+		}
+		update(nil, "before")
+		<-time.After(decisionPatience)
+		must("the hub was waited for long enough", "")
 	})
 }
