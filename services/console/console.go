@@ -47,7 +47,6 @@ import (
 	"fairlead.dev/services/console/internal/identity"
 	"fairlead.dev/services/console/internal/index"
 	"fairlead.dev/services/console/internal/intake"
-	"fairlead.dev/services/console/internal/kinds"
 	"fairlead.dev/services/console/internal/kinds/agentconfig"
 	"fairlead.dev/services/console/internal/kinds/viewset"
 	"fairlead.dev/services/console/internal/lending"
@@ -334,7 +333,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if err := register(deps.Telemetry, s); err != nil {
 		return nil, err
 	}
-	rules, table := authz.New(s.store, nil), kinds.Table()
+	rules, table := authz.New(s.store, nil), rpc.Kinds()
 	told := &event.Recorder{Store: s.store, Log: deps.Log, Now: time.Now}
 	s.index = index.New(index.Deps{Store: s.store, Hub: s.feed, Kinds: table, Loader: state.NewLoader(nil), Viewer: rules, Presence: told, Log: deps.Log})
 	var configuration *config.Resolver

@@ -19,7 +19,6 @@ import (
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/identity"
-	"fairlead.dev/services/console/internal/kinds"
 	"fairlead.dev/services/console/internal/rpc"
 )
 
@@ -39,7 +38,7 @@ func TestEveryProcedureRefusesWhoHasNoBusinessThere(t *testing.T) {
 	hc := newHTTPClient(t)
 	for name, id := range callers {
 		call := caller(hc, r.url, r.sending(r.sign(t, id)))
-		for procedure, role := range rpc.Policy(kinds.Table()) {
+		for procedure, role := range rpc.Policy(rpc.Kinds()) {
 			if name == "agent" && procedure == consolev1connect.LoginServiceLeaveClusterProcedure {
 				continue // the agent would leave
 			}
@@ -54,7 +53,7 @@ func TestEveryProcedureRefusesWhoHasNoBusinessThere(t *testing.T) {
 		}
 	}
 	nobody := caller(hc, r.url, nil)
-	for procedure, role := range rpc.Policy(kinds.Table()) {
+	for procedure, role := range rpc.Policy(rpc.Kinds()) {
 		if code := nobody(t.Context(), procedure); (code == connect.CodeUnauthenticated) == (role == identity.RoleOpen) {
 			t.Errorf("%s without a token: %v", procedure, code)
 		}
@@ -64,7 +63,7 @@ func TestEveryProcedureRefusesWhoHasNoBusinessThere(t *testing.T) {
 // TestPolicyIsWhatIsMeant writes down again who may do what, so that a change of it is seen.
 func TestPolicyIsWhatIsMeant(t *testing.T) {
 	t.Parallel()
-	for procedure, role := range rpc.Policy(kinds.Table()) {
+	for procedure, role := range rpc.Policy(rpc.Kinds()) {
 		_, method, _ := strings.Cut(strings.TrimPrefix(procedure, "/fairlead.console.v1."), "/")
 		var want identity.Role
 		switch {

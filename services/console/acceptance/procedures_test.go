@@ -14,7 +14,6 @@ import (
 	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/services/console"
-	"fairlead.dev/services/console/internal/kinds"
 	"fairlead.dev/services/console/internal/rpc"
 )
 
@@ -215,7 +214,7 @@ func TestEveryProcedureThatChangesOrRevealsLeavesAnEvent(t *testing.T) {
 			return err
 		}},
 	}
-	for procedure := range rpc.Policy(kinds.Table()) {
+	for procedure := range rpc.Policy(rpc.Kinds()) {
 		method := procedure[strings.LastIndexByte(procedure, '/')+1:]
 		if _, ok := acts[method]; !ok && !readsOnly(method) && !hubsOwn(method) && !writesCatalog(method) {
 			t.Errorf("%s changes or reveals something: say which event it leaves", procedure)

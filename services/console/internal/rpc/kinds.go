@@ -21,7 +21,8 @@ import (
 	"fairlead.dev/services/console/internal/store"
 )
 
-// Kinds describes all kinds: those with a folder below package kinds, and those whose messages are made and read here.
+// Kinds is the table of all kinds, in the order of the oneof Resource: those with a folder below internal/kinds, and
+// those whose messages are made and read here.
 func Kinds() descriptor.Table {
 	return descriptor.Table{
 		role.Kind(), serviceaccount.Kind(), secretKind(), backend.Kind(), sourceKind(), project.Kind(), clusterKind(), configSetKind(), globalKind(), serviceKind(),

@@ -1,18 +1,18 @@
-package kinds_test
+package rpc_test
 
 import (
 	"testing"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/kind"
-	"fairlead.dev/services/console/internal/kinds"
+	"fairlead.dev/services/console/internal/rpc"
 )
 
 // Each kind of the contract has one line in the table, in the order of the contract: engines ask the table by any of
 // these kinds.
 func TestEachKindOfTheContractIsDescribedOnce(t *testing.T) {
 	t.Parallel()
-	table, all := kinds.Table(), kind.All()
+	table, all := rpc.Kinds(), kind.All()
 	for i := range max(len(table), len(all)) {
 		var described, want string
 		if i < len(table) {
@@ -31,7 +31,7 @@ func TestEachKindOfTheContractIsDescribedOnce(t *testing.T) {
 func TestEachFollowedKindIsAChange(t *testing.T) {
 	t.Parallel()
 	fields := (&consolev1.Change{}).ProtoReflect().Descriptor().Oneofs().ByName("change").Fields()
-	for _, of := range kinds.Table() {
+	for _, of := range rpc.Kinds() {
 		if !of.Follows() {
 			continue
 		}
