@@ -19,12 +19,22 @@ import (
 	"fairlead.dev/cli/internal/view"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/catalogyaml"
+	"fairlead.dev/platform/kind"
 )
+
+// plurals are the words for the kinds of resources, in the order of the alphabet.
+func plurals() (words []string) {
+	for _, k := range kind.All() {
+		words = append(words, k.Plural())
+	}
+	slices.Sort(words)
+	return words
+}
 
 func getCommand(a *app.App) *cobra.Command {
 	g := getting{app: a}
 	cmd := &cobra.Command{
-		Use:         "get sources|clusters|services|secrets|grants|projects|configsets|backends|sinks|agentconfigs|viewsets|alerts|globalservices|roles|serviceaccounts|sessions|logins|objects|nodes|pods|warnings|rows [NAME...]",
+		Use:         "get " + strings.Join(plurals(), "|") + "|sessions|logins|objects|nodes|pods|warnings|rows [NAME...]",
 		Annotations: map[string]string{resource.ReadsReferences: "yes"},
 		Short:       "Show resources and how they are",
 		Long: `Show resources and their state.
