@@ -194,7 +194,7 @@ try {
   await page.getByRole("button", { name: "Delete" }).click();
   await page.locator("dialog[open]").waitFor();
   await page.route(configMap, async (r) => {
-    const answer = await r.fetch();
+    const answer = await r.fetch({ headers: { ...r.request().headers(), "sec-fetch-site": "same-origin" } }); // as the browser says
     const is = await answer.json();
     await r.fulfill({ response: answer, json: { ...is, metadata: { ...is.metadata, uid: "another" } } });
   });
